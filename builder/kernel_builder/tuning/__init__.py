@@ -1,0 +1,1 @@
+"""Pre-tuning: collect launches, measure configurations, build decision trees, evaluate them."""

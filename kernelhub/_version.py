@@ -1,0 +1,3 @@
+"""The version, in a leaf of its own so that anything may import it."""
+
+__version__ = "0.1.0"
