@@ -1,0 +1,22 @@
+"""The `kernel-builder` command: names of its commands. Exit codes are those of `kernelhub`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from kernelhub._version import __version__
+from kernelhub.cli import LazyGroup, run
+
+HOMES: dict[str, tuple[str, str, str]] = {}
+
+
+@click.group(cls=LazyGroup, homes=HOMES)
+@click.version_option(__version__, prog_name="kernel-builder")
+def group() -> None:
+    """Check, build, tune and publish noarch kernels."""
+
+
+def main() -> None:
+    """Entry point of the `kernel-builder` script."""
+    sys.exit(run(group))
