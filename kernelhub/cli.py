@@ -1,7 +1,7 @@
-"""The `kernelhub` command: names of commands, and the one place that turns errors into exit codes.
+"""The `kernelhub` command: names of its commands, and where errors become exit codes.
 
-Exit codes: 0 done; 1 what was asked for failed, stderr says why; 2 wrong usage; 3 a check found faults
-or a goal was missed; 130 interrupted.
+Exit codes: 0 done; 1 what was asked for failed, stderr says why; 2 wrong usage; 3 a check found
+faults or a goal was missed; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not self.homes:
+            return
         with formatter.section("Commands"):
             formatter.write_dl([(name, home[2]) for name, home in self.homes.items()])
 

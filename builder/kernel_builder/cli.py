@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+
 from kernelhub._version import __version__
 from kernelhub.cli import LazyGroup, run
 
