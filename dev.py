@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Set up a development environment in .venv and run something in it. Needs Python >= 3.10 and pip.
 
-    python3 dev.py demo      build, publish to an embedded Hub, get_kernel, run: a Triton and a Pallas kernel
+    python3 dev.py demo      build, publish to an embedded Hub, get_kernel and run two kernels
     python3 dev.py test      run the tests; further arguments go to pytest
     python3 dev.py lint      ruff, mypy, import contracts, schema drift
     python3 dev.py docs      build the documentation, warnings are errors
     python3 dev.py ci        all of it
     python3 dev.py run ...   run a command of the environment, such as: run kernelhub --help
 
-Only the standard library is used, since nothing else is there yet. The environment is made again when
-pyproject.toml or this file changes.
+Only the standard library is used, since nothing else is there yet. The environment is made again
+when pyproject.toml or this file changes.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
             f"x must have a dimension and be float32, float16 or bfloat16, not {x.dtype}"
         )
     if weight.shape != (x.shape[-1],) or weight.dtype not in _DTYPES:
-        raise ValueError(
-            f"weight must be ({x.shape[-1]},) of a floating dtype, not {tuple(weight.shape)} {weight.dtype}"
-        )
+        got = f"{tuple(weight.shape)} {weight.dtype}"
+        raise ValueError(f"weight must be ({x.shape[-1]},) of a floating dtype, not {got}")
     if weight.device != x.device:
         raise ValueError(f"weight is on {weight.device}, x on {x.device}: move one of them")
     return _RmsNorm.apply(x, weight, eps)
