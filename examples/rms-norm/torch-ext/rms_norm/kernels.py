@@ -115,7 +115,7 @@ def rms_norm_backward(
 ):
     """dx for every row, and this program's share of dw in row `program_id` of dw_ptr (float32).
 
-    With xhat = x * rstd: dx = rstd * (w*dy - xhat * mean(w*dy*xhat)), dw = sum of dy*xhat over rows.
+    With xhat = x * rstd: dx = rstd * (w*dy - xhat * mean(w*dy*xhat)), dw = sum(dy*xhat) over rows.
     A program takes every `num_programs`-th block of rows, so dw needs no atomics and its sum has
     the same order in every run.
     """

@@ -54,7 +54,7 @@ def softmax_forward(
     BLOCK_N: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
 ):
-    """y = softmax(scale * x) for BLOCK_M rows a program. A row of -inf alone is NaN, as in torch."""
+    """y = softmax(scale * x) for BLOCK_M rows a program. All -inf gives NaN, as in torch."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     row_ok = rows < M
     x_rows = x_ptr + rows.to(tl.int64)[:, None] * x_stride
