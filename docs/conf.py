@@ -1,0 +1,22 @@
+"""Sphinx configuration. `python3 dev.py docs` builds with warnings as errors."""
+
+from importlib.metadata import version as installed
+
+project = "kernelhub"
+author = "The kernelhub maintainers"
+release = installed("kernelhub")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["adr/README.md"]
+html_theme = "furo"
+html_title = f"kernelhub {release}"
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+autodoc_mock_imports = ["triton"]
+napoleon_use_rtype = False
+nitpicky = False
