@@ -2,8 +2,8 @@
 
     python examples/demo.py
 
-Uses the commands that an author and a user would use, each in a process of its own. The last line is
-one JSON object: each step and its seconds.
+Uses the commands that an author and a user would use, each in a process of its own. The last line
+is one JSON object: each step and its seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 8e-3)):
     want.backward(torch.ones_like(want))
     for name, a, b in (("y", got, want), ("dx", x.grad, x64.grad), ("dw", weight.grad, w64.grad)):
         error = ((a.double() - b).norm() / b.norm()).item()
-        print(f"rms_norm {str(dtype):15} {name:2} relative error {error:.1e} (limit {tolerance:.0e})")
+        print(f"rms_norm {dtype} {name}: relative error {error:.1e} (limit {tolerance:.0e})")
         assert error < tolerance, (dtype, name, error)
 """
 
@@ -117,7 +117,7 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
         if server.poll() is not None:
             sys.exit(f"the Hub ended with exit code {server.returncode}")
         try:
-            urllib.request.urlopen(url, timeout=5).close()
+            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own http address
         except urllib.error.URLError:
             time.sleep(0.05)
         else:
