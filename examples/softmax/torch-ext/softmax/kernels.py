@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 # exp(x) = exp2(x * log2(e)); the hardware has exp2.
-LOG2_E: tl.constexpr = 1.4426950408889634
+LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 def _configs():
