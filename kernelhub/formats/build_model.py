@@ -35,8 +35,8 @@ _KERNEL_DEPENDS = "Other kernels of the Hub that this kernel loads."
 class KernelDepends(Authored):
     """Another kernel of the Hub: exactly one of `version` and `revision`."""
 
-    repo_id: RepoId = Field(description="Its repository.", examples=['"org/kernel"'])
-    version: AuthoredVersion | None = Field(None, description="Its version.", examples=["1"])
+    repo_id: RepoId = Field(description="Its repository.", examples=["org/kernel"])
+    version: AuthoredVersion | None = Field(None, description="Its version.", examples=[1])
     revision: Revision | None = Field(None, description="A branch, tag or commit instead.")
 
     @model_validator(mode="after")
@@ -50,20 +50,18 @@ class HubTable(Authored):
     """[general.hub]: where the kernel is published."""
 
     repo_id: RepoId | None = Field(
-        None, description="Repository on the Hub.", examples=['"org/my-kernel"']
+        None, description="Repository on the Hub.", examples=["org/my-kernel"]
     )
     branch: Revision | None = Field(
-        None, description="Branch to publish to; v<version> if left out.", examples=['"v1"']
+        None, description="Branch to publish to; v<version> if left out.", examples=["v1"]
     )
 
 
 class CudaTable(Authored):
     """[general.cuda]: what concerns CUDA only."""
 
-    minver: MajorMinor | None = Field(None, description="Least CUDA version.", examples=['"12.8"'])
-    maxver: MajorMinor | None = Field(
-        None, description="Greatest CUDA version.", examples=['"13.0"']
-    )
+    minver: MajorMinor | None = Field(None, description="Least CUDA version.", examples=["12.8"])
+    maxver: MajorMinor | None = Field(None, description="Greatest CUDA version.", examples=["13.0"])
     kernel_depends: tuple[KernelDepends, ...] = Field((), description=_KERNEL_DEPENDS)
     python_depends: tuple[Text, ...] = Field((), description=_PYTHON_DEPENDS)
 
@@ -84,11 +82,11 @@ class TpuTable(Authored):
 class RequiresTable(Authored):
     """[general.requires]: versions of tools that the kernel runs with (PEP 440 specifiers)."""
 
-    python: Specifier | None = Field(None, description="Python.", examples=['">=3.10"'])
-    torch: Specifier | None = Field(None, description="PyTorch.", examples=['">=2.6"'])
-    triton: Specifier | None = Field(None, description="Triton.", examples=['">=3.6,<4"'])
-    jax: Specifier | None = Field(None, description="JAX.", examples=['">=0.8"'])
-    helion: Specifier | None = Field(None, description="Helion.", examples=['">=0.2"'])
+    python: Specifier | None = Field(None, description="Python.", examples=[">=3.10"])
+    torch: Specifier | None = Field(None, description="PyTorch.", examples=[">=2.6"])
+    triton: Specifier | None = Field(None, description="Triton.", examples=[">=3.6,<4"])
+    jax: Specifier | None = Field(None, description="JAX.", examples=[">=0.8"])
+    helion: Specifier | None = Field(None, description="Helion.", examples=[">=0.2"])
 
 
 class GeneralTable(Authored):
@@ -97,22 +95,22 @@ class GeneralTable(Authored):
     name: AuthoredName = Field(
         description="Name of the kernel: lower-case letters, digits and dashes. Its Python "
         "package has underscores for the dashes.",
-        examples=['"my-kernel"'],
+        examples=["my-kernel"],
     )
     version: AuthoredVersion = Field(
         description="Version of the kernel's interface, 0 while it is unstable. Published on the "
         "branch v<version>.",
-        examples=["1"],
+        examples=[1],
     )
     edition: StrictInt = Field(
         ge=EDITION,
         le=EDITION,
         description="Edition of this file's format.",
-        examples=["5"],
+        examples=[5],
     )
-    license: Text = Field(description="SPDX identifier of the licence.", examples=['"Apache-2.0"'])
+    license: Text = Field(description="SPDX identifier of the licence.", examples=["Apache-2.0"])
     backends: tuple[Backend, ...] = Field(
-        description="Backends that the kernel runs on.", examples=['["cuda", "rocm"]']
+        description="Backends that the kernel runs on.", examples=[["cuda", "rocm"]]
     )
     upstream: GitUrl | None = Field(
         None, description="Git URL of the project that the kernel comes from."
@@ -123,7 +121,7 @@ class GeneralTable(Authored):
     dependencies: tuple[Dependency, ...] = Field(
         (),
         description="Python packages that the kernel imports, any of them (PEP 508).",
-        examples=['["einops>=0.8"]'],
+        examples=[["einops>=0.8"]],
     )
     requires: RequiresTable | None = Field(None, description="Versions of tools.")
     hub: HubTable | None = Field(None, description="Where the kernel is published.")
@@ -139,7 +137,7 @@ class NoarchTable(Authored):
     pyext: tuple[Text, ...] = Field(
         DEFAULT_PYEXT,
         description="Extensions of the files that belong to the kernel.",
-        examples=['["py", "json"]'],
+        examples=[["py", "json"]],
     )
     backends: tuple[Backend, ...] | None = Field(
         None, description="Those of general.backends that this framework serves; all if left out."
@@ -155,13 +153,13 @@ class TorchNoarchTable(NoarchTable):
     cuda_capabilities: tuple[Text, ...] | None = Field(
         None,
         description="CUDA compute capabilities that it is made for; any if left out.",
-        examples=['["9.0", "10.0"]'],
+        examples=[["9.0", "10.0"]],
         validation_alias=AliasChoices("cuda_capabilities", "cuda-capabilities"),
     )
     rocm_archs: tuple[Text, ...] | None = Field(
         None,
         description="ROCm architectures that it is made for; any if left out.",
-        examples=['["gfx942"]'],
+        examples=[["gfx942"]],
         validation_alias=AliasChoices("rocm_archs", "rocm-archs"),
     )
 
@@ -171,7 +169,7 @@ class TuningTable(Authored):
 
     workloads: RelativePath = Field(
         description="Python file, relative to the project, that names the workloads to tune for.",
-        examples=['"tuning/workloads.py"'],
+        examples=["tuning/workloads.py"],
     )
 
 

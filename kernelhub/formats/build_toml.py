@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelhub.errors import FormatError, Problem
+from kernelhub.errors import FormatError
 
+from .build_checks import edition_problem, reads_as_edition_5, structure_problems, without_reported
 from .build_model import EDITION, BuildToml, KernelDepends, NoarchTable, TorchNoarchTable
 from .migrate import to_edition_5
-from .models import Location, dotted, problem, shown, validate
+from .models import Location, problem, validate
 from .names import python_name
 from .toml_lines import Positions, load_toml
 from .variant import Backend
@@ -20,9 +21,6 @@ SCHEMA_HINT = "#:schema ./.kernel-builder/build.toml.schema.json"
 check keys from that file. It is relative, so it works offline; `kernel-builder schema --output
 .kernel-builder` writes it."""
 
-_COMPILED = ("torch", "tvm-ffi", "kernel")
-_FRAMEWORK_TABLES = {"torch": "torch-noarch", "jax": "jax-noarch"}
-_SPELLINGS = (("cuda_capabilities", "cuda-capabilities"), ("rocm_archs", "rocm-archs"))
 _UNKNOWN = frozenset({"unknown-key", "missing-key"})
 
 
@@ -103,11 +101,11 @@ def parse_build_toml(text: str | bytes, path: str = "build.toml") -> BuildFile:
         FormatError: every fault of the file; a file of another edition has that one fault.
     """
     raw, positions = load_toml(text, path)
-    edition = _edition_problem(raw, path, positions)
-    if edition is not None and not _reads_as_edition_5(raw):
+    edition = edition_problem(raw, path, positions)
+    if edition is not None and not reads_as_edition_5(raw):
         raise FormatError(path, [edition])
-    found = _structure_problems(raw, path, positions)
-    model, errors = validate(BuildToml, _without_reported(raw))
+    found = structure_problems(raw, path, positions)
+    model, errors = validate(BuildToml, without_reported(raw))
     found += [
         problem(error, model=BuildToml, path=path, position=_finder(positions))
         for error in errors
@@ -135,111 +133,6 @@ def migrate(text: str, path: str = "build.toml") -> str:
         text = to_edition_5(text, path)
     parse_build_toml(text, path)
     return text
-
-
-def _edition_problem(raw: Mapping[str, Any], path: str, where: Positions) -> Problem | None:
-    general = raw.get("general")
-    if not isinstance(general, dict):
-        return None
-    edition = general.get("edition")
-    location: Location = ("general", "edition")
-    hint = "run `kernel-builder migrate`, which rewrites the file and keeps its comments"
-    if edition is None:
-        message = f"this key is missing: expected edition = {EDITION} (older files have none)"
-        line, column = where.key(("general",))
-    elif type(edition) is not int:
-        return None  # a fault of type, which pydantic tells
-    elif edition == EDITION:
-        return None
-    else:
-        line, column = where.value(location)
-        message = f"edition {edition} is not read, expected edition = {EDITION}"
-        if edition > EDITION:
-            hint = "this file is for a newer toolchain: pip install --upgrade kernelhub"
-    return Problem(
-        message=message,
-        path=path,
-        at="general.edition",
-        line=line,
-        column=column,
-        hint=hint,
-        code="edition",
-    )
-
-
-def _reads_as_edition_5(raw: Mapping[str, Any]) -> bool:
-    """Whether a file without `edition` has a table that no edition before 4 had.
-
-    Then the rest of it can be checked too; faults of an older file would only mislead.
-    """
-    return "edition" not in raw["general"] and bool({"torch-noarch", "jax-noarch"} & raw.keys())
-
-
-def _structure_problems(raw: Mapping[str, Any], path: str, where: Positions) -> list[Problem]:
-    """Faults that concern more than one value."""
-
-    def at(location: Location, message: str, hint: str | None, code: str) -> Problem:
-        line, column = where.key(location)
-        return Problem(
-            message=message,
-            path=path,
-            at=dotted(location) or None,
-            line=line,
-            column=column,
-            hint=hint,
-            code=code,
-        )
-
-    found = [
-        at(
-            (table,),
-            "this toolchain packs noarch kernels (Python source); compiled kernels are not built",
-            "write [torch-noarch] or [jax-noarch], or build this kernel with HF's kernel-builder",
-            "not-noarch",
-        )
-        for table in _COMPILED
-        if table in raw and not _is_empty_kernel(table, raw)
-    ]
-    if not found and not set(_FRAMEWORK_TABLES.values()) & raw.keys():
-        hint = "add a line [torch-noarch] or [jax-noarch]"
-        found.append(at((), "no framework table", hint, "missing-key"))
-    torch = raw.get("torch-noarch")
-    for snake, kebab in _SPELLINGS:
-        if isinstance(torch, dict) and snake in torch and kebab in torch:
-            message = f"given twice, as {snake} and as {kebab}"
-            found.append(at(("torch-noarch", kebab), message, "keep one of them", "given-twice"))
-    for table in _FRAMEWORK_TABLES.values():
-        for index, backend in _foreign_backends(raw, table):
-            message = f"{shown(backend)} is not among general.backends"
-            hint = "add it there, or remove it here"
-            location = (table, "backends", index)
-            found.append(at(location, message, hint, "invalid-value"))
-    return found
-
-
-def _is_empty_kernel(table: str, raw: Mapping[str, Any]) -> bool:
-    """HF's parser takes an empty [kernel] beside a noarch framework; it says nothing."""
-    return table == "kernel" and raw[table] == {}
-
-
-def _foreign_backends(raw: Mapping[str, Any], table: str) -> list[tuple[int, object]]:
-    general, framework = raw.get("general"), raw.get(table)
-    if not isinstance(general, dict) or not isinstance(framework, dict):
-        return []
-    every, own = general.get("backends"), framework.get("backends")
-    if not isinstance(every, list) or not isinstance(own, list):
-        return []
-    return [(i, b) for i, b in enumerate(own) if isinstance(b, str) and b not in every]
-
-
-def _without_reported(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What pydantic shall see: without tables and keys that `_structure_problems` has judged."""
-    left = {key: value for key, value in raw.items() if key not in _COMPILED}
-    torch = left.get("torch-noarch")
-    if isinstance(torch, dict):
-        twice = {kebab for snake, kebab in _SPELLINGS if snake in torch}
-        left["torch-noarch"] = {k: v for k, v in torch.items() if k not in twice}
-    return left
 
 
 def _finder(where: Positions) -> Any:

@@ -44,7 +44,7 @@ class KernelDependency(Received):
 
     model_config = ConfigDict(extra="forbid")
 
-    repo_id: RepoId = Field(description="Repository of the kernel.", examples=['"org/kernel"'])
+    repo_id: RepoId = Field(description="Repository of the kernel.", examples=["org/kernel"])
     version: ReceivedVersion | None = Field(None, description="Its version.")
     revision: Text | None = Field(None, description="A branch, tag or commit instead.")
 

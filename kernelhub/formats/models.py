@@ -7,6 +7,7 @@ keys. Attributes are snake_case, keys in files kebab-case.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
@@ -165,7 +166,7 @@ def _example(model: type[BaseModel], location: Location) -> str | None:
         return None
     for name, field in table.model_fields.items():
         if _key(name, field.alias) == location[-1] and field.examples:
-            return f"for example {location[-1]} = {field.examples[0]}"
+            return f"for example {location[-1]} = {json.dumps(field.examples[0])}"
     return None
 
 
