@@ -9,7 +9,10 @@ import click
 from kernelhub._version import __version__
 from kernelhub.cli import LazyGroup, run
 
-HOMES: dict[str, tuple[str, str, str]] = {}
+HOMES: dict[str, tuple[str, str, str]] = {
+    "migrate": ("kernel_builder.cli_formats", "migrate", "Bring an older build.toml to edition 5."),
+    "schema": ("kernel_builder.cli_formats", "schema", "Print or write the JSON Schemas of files."),
+}
 
 
 @click.group(cls=LazyGroup, homes=HOMES)

@@ -7,6 +7,8 @@ Additions of this toolchain: `[jax-noarch]`, `backends` of a framework table, `[
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import AliasChoices, ConfigDict, Field, StrictInt, model_validator
 
 from .models import Authored
@@ -34,6 +36,10 @@ _KERNEL_DEPENDS = "Other kernels of the Hub that this kernel loads."
 
 class KernelDepends(Authored):
     """Another kernel of the Hub: exactly one of `version` and `revision`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["version"]}, {"required": ["revision"]}]}
+    )
 
     repo_id: RepoId = Field(description="Its repository.", examples=["org/kernel"])
     version: AuthoredVersion | None = Field(None, description="Its version.", examples=[1])
@@ -107,6 +113,7 @@ class GeneralTable(Authored):
         le=EDITION,
         description="Edition of this file's format.",
         examples=[5],
+        json_schema_extra={"const": EDITION},
     )
     license: Text = Field(description="SPDX identifier of the licence.", examples=["Apache-2.0"])
     backends: tuple[Backend, ...] = Field(
@@ -144,11 +151,24 @@ class NoarchTable(Authored):
     )
 
 
+def _both_spellings(schema: dict[str, Any]) -> None:
+    """Let editors take both spellings of the two keys too, but not both at once."""
+    properties = schema["properties"]
+    for name in ("cuda_capabilities", "rocm_archs"):
+        other = name.replace("_", "-")
+        properties[other] = {**properties[name], "title": other}
+        schema.setdefault("allOf", []).append({"not": {"required": [name, other]}})
+
+
 class TorchNoarchTable(NoarchTable):
     """[torch-noarch]: a kernel for PyTorch, its sources in torch-ext/<package>/."""
 
     # HF's parser reads the two keys with underscores, HF's documentation writes them with dashes.
-    model_config = ConfigDict(alias_generator=None)
+    model_config = ConfigDict(
+        alias_generator=None,
+        field_title_generator=lambda name, _: name,
+        json_schema_extra=_both_spellings,
+    )
 
     cuda_capabilities: tuple[Text, ...] | None = Field(
         None,
@@ -175,6 +195,11 @@ class TuningTable(Authored):
 
 class BuildToml(Authored):
     """build.toml of a noarch kernel (edition 5)."""
+
+    model_config = ConfigDict(
+        title="build.toml",
+        json_schema_extra={"anyOf": [{"required": ["torch-noarch"]}, {"required": ["jax-noarch"]}]},
+    )
 
     general: GeneralTable = Field(description="What the kernel is.")
     torch_noarch: TorchNoarchTable | None = Field(None, description="A kernel for PyTorch.")

@@ -23,15 +23,10 @@ UNHASHED = frozenset({"metadata.json", "metadata.json.sigstore"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """Hashes of the files of one variant.
+    """Hashes of the files of one variant: path relative to it -> base64 of the hash."""
 
-    Not checked when constructed, since the files of a folder may have any name: `faults` tells
-    whether a digest may be published or believed.
-
-    Attributes:
-        algorithm: "sha256" or "sha512".
-        files: path relative to the variant to base64 of the file's hash.
-    """
+    # Not checked when constructed, since the files of a folder may have any name: `faults` tells
+    # whether a digest may be published or believed.
 
     algorithm: Algorithm
     files: Mapping[str, str]

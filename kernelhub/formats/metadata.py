@@ -112,9 +112,12 @@ class Provenance(Received):
 class KernelhubExtension(Received):
     """What HF's format has no place for. Read from the key "kernelhub"."""
 
+    model_config = ConfigDict(json_schema_extra={"required": ["schema"]})
+
     schema_version: Literal[1] = Field(
         1,
         description="Major version of this object; readers refuse one that they do not know.",
+        title="schema",
         validation_alias="schema",
         serialization_alias="schema",
     )
@@ -133,6 +136,8 @@ class KernelhubExtension(Received):
 
 class Metadata(Received):
     """One variant's `metadata.json`."""
+
+    model_config = ConfigDict(title="metadata.json")
 
     name: ReceivedName = Field(description="The kernel's name.")
     id: Text = Field(description="Name that is unique to this build and variant.")
@@ -153,6 +158,7 @@ class Metadata(Received):
     extension: KernelhubExtension | None = Field(
         None,
         description="What HF's format has no place for.",
+        title="kernelhub",
         validation_alias="kernelhub",
         serialization_alias="kernelhub",
     )
@@ -209,12 +215,9 @@ def _schema_problems(raw: dict[str, object], path: str) -> list[Problem]:
     schema = extension.get("schema")
     if type(schema) is int and schema == SCHEMA:
         return []
-    message = (
-        f"schema {schema} is newer than this kernelhub reads ({SCHEMA})"
-        if type(schema) is int and schema > SCHEMA
-        else f"expected the schema number {SCHEMA}, found {shown(schema)}"
-    )
-    hint = "upgrade kernelhub: pip install --upgrade kernelhub"
+    is_newer = type(schema) is int and schema > SCHEMA
+    message = f"expected the schema number {SCHEMA}, found {shown(schema)}"
+    hint = "a newer kernelhub wrote it: pip install --upgrade kernelhub" if is_newer else None
     return [Problem(message=message, path=path, at="kernelhub.schema", hint=hint, code="schema")]
 
 

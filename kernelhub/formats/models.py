@@ -42,6 +42,11 @@ def kebab(name: str) -> str:
     return name.replace("_", "-")
 
 
+def _title(name: str, _: object) -> str:
+    """Titles in the JSON Schemas: the key as it is written."""
+    return kebab(name)
+
+
 class Authored(BaseModel):
     """A table of a file that people write."""
 
@@ -52,6 +57,7 @@ class Authored(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         protected_namespaces=(),
+        field_title_generator=_title,
     )
 
 
@@ -65,6 +71,7 @@ class Received(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         protected_namespaces=(),
+        field_title_generator=_title,
     )
 
 

@@ -173,7 +173,7 @@ def load_toml(data: str | bytes, path: str) -> tuple[dict[str, Any], Positions]:
     Raises:
         FormatError: not UTF-8, broken TOML, or absurdly large; with line and column.
     """
-    text = _decode(data, path)
+    text = decode_text(data, path)
     try:
         return tomllib.loads(text), _Scanner(text).document()
     except tomllib.TOMLDecodeError as error:
@@ -184,7 +184,12 @@ def load_toml(data: str | bytes, path: str) -> tuple[dict[str, Any], Positions]:
         raise _fault(path, "lists or tables are nested too deeply", None, "toml-syntax") from error
 
 
-def _decode(data: str | bytes, path: str) -> str:
+def decode_text(data: str | bytes, path: str) -> str:
+    """The text of a TOML file. A byte order mark is dropped, line ends are kept.
+
+    Raises:
+        FormatError: not UTF-8, or absurdly large.
+    """
     if len(data) > MAX_BYTES:
         raise _fault(path, f"the file is larger than {MAX_BYTES} bytes", None, "too-large")
     if isinstance(data, str):
