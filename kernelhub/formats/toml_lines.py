@@ -21,7 +21,8 @@ else:
 
 Path = tuple[int | str, ...]
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 256 << 10
+MAX_DOTS = 200  # in a line: Python's parser takes a time quadratic in the parts of a dotted key
 _STRING = re.compile(
     r'"""(?:\\.|(?!""")[^\\])*"{3,5}'
     r"|'''(?:(?!''').)*'{3,5}"
@@ -174,6 +175,7 @@ def load_toml(data: str | bytes, path: str) -> tuple[dict[str, Any], Positions]:
         FormatError: not UTF-8, broken TOML, or absurdly large; with line and column.
     """
     text = decode_text(data, path)
+    _refuse_long_keys(text, path)
     try:
         return tomllib.loads(text), _Scanner(text).document()
     except tomllib.TOMLDecodeError as error:
@@ -205,6 +207,13 @@ def decode_text(data: str | bytes, path: str) -> str:
         where = Positions(before).line_column(len(before))
         message = f"this is not UTF-8: byte 0x{data[error.start]:02x}"
         raise _fault(path, message, where, "not-utf8") from error
+
+
+def _refuse_long_keys(text: str, path: str) -> None:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MAX_DOTS:
+            message = f"the line has more than {MAX_DOTS} dots"
+            raise _fault(path, message, (number, 1), "too-large")
 
 
 def _syntax(path: str, message: str, text: str) -> FormatError:

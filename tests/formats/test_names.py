@@ -51,7 +51,8 @@ def test_paths_that_are_taken(path: str) -> None:
     "path",
     [
         "", "/etc/passwd", "..", "a/../b", "../a", ".", "./a", "a//b", "a/", "a\\b", "C:/x", "c:x",
-        "a:stream", "a\nb", "a\0b", "\x7f", "aux", "AUX.py", "sub/Con.txt", "nul .txt", "LPT1", "com¹",
+        "a:stream", "a\nb", "a\0b", "\x7f", "aux", "AUX.py", "sub/Con.txt", "nul .txt", "LPT1",
+        "com¹",
         "a.", "a ", "a./b", "a?b", "a*b", 'a"b', "a<b", "a|b", "\udce9.py", "a" * 256, "é" * 128,
     ],
 )  # fmt: skip
@@ -76,8 +77,8 @@ def test_repositories_that_are_taken(repo_id: str) -> None:
 
 @pytest.mark.parametrize(
     "repo_id",
-    ["k", "", "/k", "org/", "a/b/c", "org/k ", "org/../k", "org/a--b", "org/k.", "-o/k", "org/k.git",
-     "org/k\n", "org/é", "o/" + "k" * 97, "."],
+    ["k", "", "/k", "org/", "a/b/c", "org/k ", "org/../k", "org/a--b", "org/k.", "-o/k",
+     "org/k.git", "org/k\n", "org/é", "o/" + "k" * 97, "."],
 )  # fmt: skip
 def test_repositories_that_are_refused(repo_id: str) -> None:
     assert repo_id_fault(repo_id)

@@ -61,7 +61,7 @@ def test_a_revision(text: str, revision: str, pinned: bool) -> None:
         ("org/k==-1", 8, "integers"),
         ("org/k==", 8, "a version is missing"),
         ("org/k>=1,", 10, "expected one of"),
-        ("org/k>=1;<3", 9, "integers|expected ','"),
+        ("org/k>=1;<3", 8, "integers, not '1;'"),
         ("org/k~=1", 6, "cannot be compared by '~='"),
         ("org/k===1", 6, "cannot be compared by '==='"),
         ("org/k=1", 6, "expected one of"),
@@ -76,8 +76,7 @@ def test_a_revision(text: str, revision: str, pinned: bool) -> None:
 def test_faults_name_their_column_and_the_remedy(text: str, column: int, reason: str) -> None:
     with pytest.raises(RequirementError, match=reason) as caught:
         parse_requirement(text)
-    if "|" not in reason:
-        assert caught.value.column == column
+    assert caught.value.column == column
     assert caught.value.hint is not None
     assert "org/name>=1,<3" in caught.value.hint
 
@@ -119,7 +118,8 @@ def _holds(version: int, operator: str, bound: int) -> bool:
 def test_any_text_parses_or_is_refused_in_one_way(text: str) -> None:
     try:
         requirement = parse_requirement(text)
+        column = 1
     except RequirementError as error:
-        assert 1 <= error.column <= len(text) + 1
-    else:
-        assert parse_requirement(str(requirement)) == requirement
+        requirement, column = None, error.column
+    assert 1 <= column <= len(text) + 1
+    assert requirement is None or parse_requirement(str(requirement)) == requirement
