@@ -11,13 +11,14 @@ import click
 from kernelhub.cli import EXIT_FAULTS
 from kernelhub.errors import InputError, StoreError
 from kernelhub.formats.build_toml import migrate as migrate_text
+from kernelhub.formats.json_schema import NAMES, render
 from kernelhub.formats.toml_lines import decode_text
 
 from . import schemas
 
 
 @click.command("schema")
-@click.argument("name", type=click.Choice(schemas.NAMES), default=schemas.NAMES[0])
+@click.argument("name", type=click.Choice(NAMES), default=NAMES[0])
 @click.option("--output", type=click.Path(path_type=Path), help="Write every schema into a folder.")
 @click.option(
     "--check", is_flag=True, help=f"Compare the files in --output (default {schemas.FOLDER})."
@@ -30,7 +31,7 @@ def schema(name: str, output: Path | None, check: bool) -> int:
     if check:
         return _check(output or Path(schemas.FOLDER))
     if output is None:
-        click.echo(schemas.render(name), nl=False)
+        click.echo(render(name), nl=False)
         return 0
     try:
         written = schemas.write(output)
@@ -51,7 +52,7 @@ def _check(folder: Path) -> int:
     if faults:
         click.echo(f"run `kernel-builder schema --output {folder.as_posix()}`", err=True)
         return EXIT_FAULTS
-    click.echo(f"{folder}: {len(schemas.NAMES)} schemas are up to date")
+    click.echo(f"{folder}: {len(NAMES)} schemas are up to date")
     return 0
 
 

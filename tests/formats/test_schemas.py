@@ -12,6 +12,7 @@ from kernel_builder import schemas
 from kernel_builder.cli import group
 from kernelhub.cli import run
 from kernelhub.formats.build_toml import SCHEMA_HINT, parse_build_toml
+from kernelhub.formats.json_schema import NAMES, file_name, render
 
 ROOT = Path(__file__).parents[2]
 EDITION_4 = '# mine\n[general]\nname = "k2"\nversion = 1\nlicense = "MIT"\nbackends = ["cpu"]\n'
@@ -22,9 +23,9 @@ def test_the_committed_schemas_are_those_of_the_models() -> None:
     assert schemas.drift(ROOT / schemas.FOLDER) == ()
 
 
-@pytest.mark.parametrize("name", schemas.NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_schemas_describe_every_key(name: str) -> None:
-    schema = json.loads(schemas.render(name))
+    schema = json.loads(render(name))
     assert schema["$id"] == f"urn:kernelhub:schema:v1:{name}"
     tables = {name: schema, **schema["definitions"]}
     undescribed = [
@@ -43,18 +44,18 @@ _SPEAK_FOR_THEMSELVES = {
 
 
 def test_editors_refuse_unknown_keys_of_authored_files_only() -> None:
-    build = json.loads(schemas.render("build.toml"))
+    build = json.loads(render("build.toml"))
     assert build["additionalProperties"] is False
     assert build["definitions"]["GeneralTable"]["additionalProperties"] is False
-    assert "additionalProperties" not in json.loads(schemas.render("metadata.json"))
+    assert "additionalProperties" not in json.loads(render("metadata.json"))
 
 
 def test_editors_are_offered_no_null_in_toml() -> None:
-    assert "null" not in schemas.render("build.toml")
+    assert "null" not in render("build.toml")
 
 
 def test_editors_take_both_spellings() -> None:
-    table = json.loads(schemas.render("build.toml"))["definitions"]["TorchNoarchTable"]
+    table = json.loads(render("build.toml"))["definitions"]["TorchNoarchTable"]
     assert {"rocm_archs", "rocm-archs", "cuda_capabilities", "cuda-capabilities"} <= set(
         table["properties"]
     )
@@ -65,7 +66,7 @@ def test_schemas_agree_with_the_parser() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     import tomlkit
 
-    schema = json.loads(schemas.render("build.toml"))
+    schema = json.loads(render("build.toml"))
     jsonschema.Draft7Validator.check_schema(schema)
     validator = jsonschema.Draft7Validator(schema)
     for file in sorted(ROOT.glob("examples/*/build.toml")):
@@ -79,8 +80,8 @@ def test_output_then_check_then_drift(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(group, ["schema", "--output", str(folder)]) == 0
     assert (folder / Path(SCHEMA_HINT).name).is_file()
     assert run(group, ["schema", "--check", "--output", str(folder)]) == 0
-    (folder / schemas.file_name("metadata.json")).unlink()
-    (folder / schemas.file_name("build.toml")).write_text("{}")
+    (folder / file_name("metadata.json")).unlink()
+    (folder / file_name("build.toml")).write_text("{}")
     assert run(group, ["schema", "--check", "--output", str(folder)]) == 3
     text = capsys.readouterr().err
     assert "build.toml.schema.json: differs" in text
@@ -89,7 +90,7 @@ def test_output_then_check_then_drift(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_schema_on_standard_output() -> None:
     result = CliRunner().invoke(group, ["schema", "metadata.json"], standalone_mode=False)
-    assert result.output == schemas.render("metadata.json")
+    assert result.output == render("metadata.json")
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
