@@ -67,7 +67,9 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-HOMES: dict[str, tuple[str, str, str]] = {}
+HOMES: dict[str, tuple[str, str, str]] = {
+    "serve": ("kernelhub.cli_serve", "serve", "Serve the repositories of a folder as a Hub."),
+}
 
 
 @click.group(cls=LazyGroup, homes=HOMES)
