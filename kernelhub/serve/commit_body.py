@@ -7,7 +7,7 @@ import binascii
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from .address import check_path
 from .lfs import Pointer, check_oid
@@ -51,7 +51,7 @@ class Remove:
 Operation = AddFile | AddLfs | Remove
 
 
-def read_header(body: BinaryIO, limits: Limits) -> Header:
+def read_header(body: IO[bytes], limits: Limits) -> Header:
     """Read the first line.
 
     Raises:
@@ -69,7 +69,7 @@ def read_header(body: BinaryIO, limits: Limits) -> Header:
     return Header(message=message, parent=parent)
 
 
-def read_operations(body: BinaryIO, limits: Limits) -> Iterator[Operation]:
+def read_operations(body: IO[bytes], limits: Limits) -> Iterator[Operation]:
     """Read the lines after the header.
 
     Raises:
@@ -115,7 +115,7 @@ def _content(value: dict[str, Any], limits: Limits) -> bytes:
     return content
 
 
-def _rows(body: BinaryIO, limits: Limits) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(body: IO[bytes], limits: Limits) -> Iterator[tuple[str, dict[str, Any]]]:
     longest = limits.regular_bytes * 4 // 3 + 64 * 1024
     while line := body.readline(longest + 1):
         if len(line) > longest:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from dulwich.ignore import IgnoreFilter, read_ignore_patterns
 from starlette.concurrency import run_in_threadpool
@@ -87,7 +87,7 @@ async def commit(call: Call) -> Response:
         return await run_in_threadpool(_commit, call, spool)
 
 
-def _commit(call: Call, body: BinaryIO) -> Response:
+def _commit(call: Call, body: IO[bytes]) -> Response:
     header = commit_body.read_header(body, call.hub.limits)
     operations = commit_body.read_operations(body, call.hub.limits)
     page = f"{call.base}/{call.repo_id.page}"

@@ -7,7 +7,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from dulwich.errors import GitProtocolError, HangupException
 from dulwich.protocol import ReceivableProtocol
@@ -101,7 +101,7 @@ def _gunzip(body: bytes, limit: int) -> bytes:
     return data
 
 
-def _drain(file: BinaryIO) -> Iterator[bytes]:
+def _drain(file: IO[bytes]) -> Iterator[bytes]:
     with file:
         while chunk := file.read(CHUNK):
             yield chunk
