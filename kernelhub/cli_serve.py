@@ -67,7 +67,9 @@ def serve(
     def to_stderr(record: AccessRecord) -> None:
         click.echo(record.line(), err=True)
 
-    limits = Limits() if lfs_from is None else Limits(lfs_from=lfs_from)
+    limits = Limits()
+    if lfs_from is not None:
+        limits = Limits(lfs_from=lfs_from, regular_bytes=max(lfs_from, limits.regular_bytes))
     log = LogFile(access_log) if access_log else None
     app = create_app(
         root,

@@ -40,6 +40,8 @@ def preupload(call: Call) -> Response:
     files = body.get("files")
     if not isinstance(files, list) or not all(isinstance(file, dict) for file in files):
         raise bad_request("files: expected a list of objects")
+    if len(files) > call.hub.limits.items:
+        raise bad_request(f"at most {call.hub.limits.items} files at once")
     ignored = _ignore_filter(body.get("gitIgnore"))
     with call.reading() as repository:
         commit = repository.commit_of(call.args["revision"])

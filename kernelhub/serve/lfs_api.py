@@ -26,8 +26,8 @@ def batch(call: Call) -> Response:
     objects = body.get("objects")
     if operation not in ("upload", "download"):
         raise bad_request(f"unknown LFS operation: {operation!r}")
-    if not isinstance(objects, list) or len(objects) > call.hub.limits.page:
-        raise bad_request(f"objects: expected a list of at most {call.hub.limits.page}")
+    if not isinstance(objects, list) or len(objects) > call.hub.limits.items:
+        raise bad_request(f"objects: expected a list of at most {call.hub.limits.items}")
     if operation == "upload":
         call.check_writable()
     multipart = "multipart" in (body.get("transfers") or [])

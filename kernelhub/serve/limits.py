@@ -33,6 +33,7 @@ class Limits:
         part_bytes: size of such a part.
         page: entries of one page of a tree or of a history.
         expanded_page: the same, where the last commit of each entry is asked for.
+        items: most paths, files or objects that one call may ask about.
         lock_seconds: how long a writer waits for another writer of the same repository.
         link_seconds: how long the links for an LFS upload stay valid.
     """
@@ -47,5 +48,6 @@ class Limits:
     part_bytes: int = 256 * MIB
     page: int = 1000
     expanded_page: int = 50
+    items: int = 10_000
     lock_seconds: float = 60.0
     link_seconds: int = 6 * 3600

@@ -36,8 +36,8 @@ def tree(call: Call) -> Response:
 def paths_info(call: Call) -> Response:
     """The entries of given paths; unknown ones are left out."""
     paths, expand = _paths(call)
-    if len(paths) > call.hub.limits.page:
-        raise bad_request(f"at most {call.hub.limits.page} paths at once")
+    if len(paths) > call.hub.limits.items:
+        raise bad_request(f"at most {call.hub.limits.items} paths at once")
     with call.reading() as repository:
         commit = repository.commit_of(call.args["revision"])
         found = [repository.entry(commit, path.strip("/")) for path in paths]
@@ -51,7 +51,7 @@ def _paths(call: Call) -> tuple[list[str], bool]:
         body = call.json()
         paths, expand = body.get("paths", []), body.get("expand") is True
     else:
-        form = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=10_000)
+        form = parse_qs(call.body.decode("utf-8", "replace"), keep_blank_values=True)
         paths, expand = form.get("paths", []), form.get("expand", [""])[0].lower() == "true"
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise bad_request("paths: expected a list of strings")
