@@ -6,6 +6,7 @@ it is an anonymous HTTP error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from starlette.responses import JSONResponse, Response
@@ -30,8 +31,8 @@ class Refusal(Exception):
 
     def response(self) -> Response:
         """The JSON answer with the headers that clients read."""
-        # Header values are latin-1 by protocol; file names in messages are not.
-        text = self.message.encode("ascii", "backslashreplace").decode().replace("\n", " ")
+        # A header holds printable ASCII only; file names in messages may be anything.
+        text = re.sub(r"[^ -~]", "?", self.message)
         headers = {"X-Error-Message": text, **self.headers}
         if self.code is not None:
             headers["X-Error-Code"] = self.code

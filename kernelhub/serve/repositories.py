@@ -49,7 +49,9 @@ class Repositories:
         return [RepoId.of(kind, *pair) for pair in names if all(map(is_name, pair))]
 
     def has_namespace(self, namespace: str) -> bool:
-        return any((self.root / plural / namespace).is_dir() for plural in PLURALS.values())
+        return is_name(namespace) and any(
+            (self.root / plural / namespace).is_dir() for plural in PLURALS.values()
+        )
 
     @contextmanager
     def reading(self, repo_id: RepoId) -> Iterator[Repository]:

@@ -23,6 +23,7 @@ StreamHandler = Callable[[Call], Awaitable[Response]]
 _REPO = r"(?P<namespace>[^/]+)/(?P<name>[^/]+)"
 _API = rf"/api/(?P<kind>kernels|models|datasets|spaces)/{_REPO}"
 _PAGE = rf"/(?:(?P<kind>kernels|datasets|spaces)/)?{_REPO}"
+_GIT = _PAGE.replace("(?P<name>[^/]+)", r"(?P<name>[^/]+?)(?:\.git)?")
 _REVISION = r"(?P<revision>[^/]+)"
 
 
@@ -92,8 +93,8 @@ ROUTES = (
     ),
     _route("POST", rf"{_PAGE}\.git/info/lfs/objects/batch", lfs_api.batch),
     _route("POST", rf"{_PAGE}\.git/info/lfs/verify", lfs_api.verify),
-    _route("GET", rf"{_PAGE}(?:\.git)?/info/refs", git_http.advertise),
-    _route("POST", rf"{_PAGE}(?:\.git)?/git-upload-pack", git_http.upload_pack),
+    _route("GET", rf"{_GIT}/info/refs", git_http.advertise),
+    _route("POST", rf"{_GIT}/git-upload-pack", git_http.upload_pack),
     _route("GET HEAD", rf"{_PAGE}/resolve/{_REVISION}/(?P<path>.+)", resolve.resolve),
 )
 

@@ -84,7 +84,9 @@ done = api.create_commit(
 head = api.repo_info(repo, revision="v1", **of).sha
 assert done.oid == head and done.commit_url.endswith(f"/commit/{head}")
 history = api.list_repo_commits(repo, revision="v1", **of)
-assert [c.title for c in history] == ["one", "initial commit"] and history[0].message == "more words"
+assert [c.title for c in history] == ["one", "initial commit"] and history[
+    0
+].message == "more words"
 stale = refused(
     HfHubHTTPError,
     api.create_commit,
