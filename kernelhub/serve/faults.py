@@ -21,8 +21,6 @@ from typing import Any, Literal
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access_log import AccessLog, Sink
-
 Effect = Literal[
     "status", "garbage", "truncate", "corrupt", "stall", "drip", "reset", "lost_answer"
 ]
@@ -86,10 +84,9 @@ class Faults:
         """Let stalled answers go on, so that the server can end."""
         self._stopping.set()
 
-    def around(self, app: ASGIApp, *, sink: Sink | None = None) -> ASGIApp:
-        """The application with the rules around it; `sink` sees what the client was sent."""
-        spoiled = _Spoiled(app, self)
-        return spoiled if sink is None else AccessLog(spoiled, sink)
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """The application with the rules around it."""
+        return _Spoiled(app, self)
 
     def choose(self, method: str, path: str) -> Fault | None:
         """The rule for the next request of that method and path."""

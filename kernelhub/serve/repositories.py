@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import filelock
+from dulwich.errors import NotGitRepository
 
 from .address import PLURALS, RepoId, is_name
 from .refusal import Refusal, no_repository
@@ -62,8 +63,13 @@ class Repositories:
         """
         if not self.exists(repo_id):
             raise no_repository(repo_id)
-        with Repository(self.folder(repo_id)) as repository:
-            yield repository
+        try:
+            with Repository(self.folder(repo_id)) as repository:
+                yield repository
+        except (FileNotFoundError, NotGitRepository, KeyError) as error:
+            if self.exists(repo_id):
+                raise
+            raise no_repository(repo_id) from error  # deleted while it was read
 
     @contextmanager
     def writing(self, repo_id: RepoId) -> Iterator[Repository]:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from starlette.types import ASGIApp
+
 from kernelhub.errors import HubUnavailable
 
-from .access_log import AccessRecord
+from .access_log import AccessLog, AccessRecord
 from .app import create_app
 from .auth import Tokens
 from .faults import Fault, Faults
@@ -22,6 +24,7 @@ from .limits import Limits
 from .server import listen, make_server, url_of
 
 _START_SECONDS = 30.0
+_SETTLE_SECONDS = 0.5
 
 
 class RunningHub:
@@ -31,26 +34,31 @@ class RunningHub:
         url: its address, no trailing slash: a value for HF_ENDPOINT.
         root: the folder that it serves.
         faults: the rules in force; may be changed while it runs.
+        app: what the server runs.
     """
 
-    def __init__(self, url: str, root: Path, faults: Faults) -> None:
+    def __init__(self, url: str, root: Path, faults: Faults, app: ASGIApp) -> None:
         self.url = url
         self.root = root
         self.faults = faults
         self._records: list[AccessRecord] = []
+        self.app = AccessLog(faults.around(app), self._records.append)
 
     @property
     def requests(self) -> list[AccessRecord]:
-        """What was asked so far, in the order in which the answers ended."""
+        """What was asked so far, in the order in which the answers ended.
+
+        Waits a moment for requests that are being answered, because a connection that breaks off is
+        seen by its client before it is recorded here.
+        """
+        end = time.monotonic() + _SETTLE_SECONDS
+        while self.app.open and time.monotonic() < end:
+            time.sleep(0.001)
         return list(self._records)
 
     def clear(self) -> None:
         """Forget the requests so far."""
         self._records.clear()
-
-    def record(self, record: AccessRecord) -> None:
-        """The access log's sink."""
-        self._records.append(record)
 
 
 @contextmanager
@@ -72,9 +80,9 @@ def running_hub(
     """
     rules = Faults(faults)
     sock = listen("127.0.0.1", port)
-    hub = RunningHub(url_of(sock), Path(root), rules)
     app = create_app(root, tokens=tokens, trusted=trusted, read_only=read_only, limits=limits)
-    server = make_server(rules.around(app, sink=hub.record))
+    hub = RunningHub(url_of(sock), Path(root), rules, app)
+    server = make_server(hub.app)
     thread = threading.Thread(
         target=server.run, args=([sock],), name="kernelhub-serve", daemon=True
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -220,15 +223,11 @@ with open(sys.argv[1], "rb") as file:
 import filecmp
 assert filecmp.cmp(hf_hub_download("demo/large", "large.bin", **of), sys.argv[1], shallow=False)
 """
-    import sys
-
     with hub_process(tmp_path / "hub") as (url, process):
 
         def peak_mib():
-            for line in open(f"/proc/{process.pid}/status"):
-                if line.startswith("VmHWM"):
-                    return int(line.split()[1]) / 1024
-            raise AssertionError
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
         before = peak_mib()
         began = time.monotonic()

@@ -42,7 +42,9 @@ refused(HfHubHTTPError, api.create_repo, repo, **of)
 assert api.create_repo(repo, exist_ok=True, **of).repo_id == repo
 assert api.repo_exists(repo, **of)
 info = api.repo_info(repo, **of)
-assert info.id == repo and len(info.sha) == 40 and info.private is False
+assert info.id == repo
+assert len(info.sha) == 40
+assert info.private is False
 
 # Branches, tags, refs
 api.create_branch(repo, branch="v1", **of)
@@ -60,7 +62,8 @@ api.delete_tag(repo, tag="t2", **of)
 api.delete_branch(repo, branch="feat/x+y", **of)
 refused(RevisionNotFoundError, api.delete_branch, repo, branch="nowhere", **of)
 refused(RevisionNotFoundError, api.repo_info, repo, revision="nowhere", **of)
-assert api.revision_exists(repo, "t1", **of) and not api.revision_exists(repo, "t2", **of)
+assert api.revision_exists(repo, "t1", **of)
+assert not api.revision_exists(repo, "t2", **of)
 
 # A commit of a path, of bytes and of a file object; an LFS file among them (see the test's limits)
 (work / "from-path.txt").write_text("path")
@@ -82,11 +85,11 @@ done = api.create_commit(
     **of,
 )
 head = api.repo_info(repo, revision="v1", **of).sha
-assert done.oid == head and done.commit_url.endswith(f"/commit/{head}")
+assert done.oid == head
+assert done.commit_url.endswith(f"/commit/{head}")
 history = api.list_repo_commits(repo, revision="v1", **of)
-assert [c.title for c in history] == ["one", "initial commit"] and history[
-    0
-].message == "more words"
+assert [c.title for c in history] == ["one", "initial commit"]
+assert history[0].message == "more words"
 stale = refused(
     HfHubHTTPError,
     api.create_commit,
@@ -107,14 +110,17 @@ assert set(files) == {
     "refs/heads/v1/deep",
 }
 assert {e.path for e in tree} - set(files) == {"d i r", "refs", "refs/heads", "refs/heads/v1"}
-assert files["large.bin"].size == len(large) and files["large.bin"].lfs.size == len(large)
-assert files["bytes.txt"].lfs is None and files["bytes.txt"].size == 5
+assert files["large.bin"].size == len(large)
+assert files["large.bin"].lfs.size == len(large)
+assert files["bytes.txt"].lfs is None
+assert files["bytes.txt"].size == 5
 below = api.list_repo_tree(repo, "refs/heads", recursive=True, revision="refs/heads/v1", **of)
 assert [e.path for e in below] == ["refs/heads/v1", "refs/heads/v1/deep"]
 refused(EntryNotFoundError, lambda: list(api.list_repo_tree(repo, "no/where", **of)))
 expanded = list(api.list_repo_tree(repo, expand=True, revision="v1", **of))
 titles = {e.path: e.last_commit.title for e in expanded}
-assert titles["bytes.txt"] == "one" and len(expanded) == 7
+assert titles["bytes.txt"] == "one"
+assert len(expanded) == 7
 # the attributes gained a line for the LFS file
 assert titles[".gitattributes"] == "one"
 infos = api.get_paths_info(repo, ["bytes.txt", trap, "d i r", "absent"], revision="v1", **of)
@@ -129,7 +135,8 @@ absent = refused(EntryNotFoundError, hf_hub_download, repo, "absent", revision="
 assert absent.response.headers["X-Repo-Commit"] == head
 refused(RevisionNotFoundError, hf_hub_download, repo, "empty", revision="nope", **of)
 snapshot = Path(snapshot_download(repo, revision="refs/heads/v1", **of))
-assert snapshot.name == head and (snapshot / trap).read_bytes() == b"trap"
+assert snapshot.name == head
+assert (snapshot / trap).read_bytes() == b"trap"
 
 # Removing, copying
 api.create_commit(
@@ -183,7 +190,8 @@ proposed = api.create_commit(
     revision="v1",
     **of,
 )
-assert proposed.pr_revision == "refs/pr/1" and proposed.pr_num == 1
+assert proposed.pr_revision == "refs/pr/1"
+assert proposed.pr_num == 1
 local = hf_hub_download(repo, "pr.txt", revision="refs/pr/1", **of)
 assert Path(local).read_bytes() == b"pr"
 assert not api.file_exists(repo, "pr.txt", revision="v1", **of)
