@@ -9,9 +9,11 @@ threads and processes; readers need no lock, because objects are written before 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from .refusal import Refusal, no_repository
 from .repository import Repository
 
 _UNFINISHED = "hub.writing"
+_ABANDONED_SECONDS = 2 * 24 * 3600
 
 
 class Repositories:
@@ -36,6 +39,19 @@ class Repositories:
         self._lock_seconds = lock_seconds
         for folder in (self.incoming, self._locks):
             folder.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what killed servers left unfinished; another server's work is younger than that."""
+        oldest = time.time() - _ABANDONED_SECONDS
+        for path in self.incoming.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime >= oldest:
+                    continue
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
 
     def folder(self, repo_id: RepoId) -> Path:
         return self.root / repo_id.plural / repo_id.namespace / f"{repo_id.name}.git"

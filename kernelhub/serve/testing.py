@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,8 +80,8 @@ def running_hub(
         HubUnavailable: it did not start.
     """
     rules = Faults(faults)
-    sock = listen("127.0.0.1", port)
     app = create_app(root, tokens=tokens, trusted=trusted, read_only=read_only, limits=limits)
+    sock = listen("127.0.0.1", port)
     hub = RunningHub(url_of(sock), Path(root), rules, app)
     server = make_server(hub.app)
     thread = threading.Thread(
@@ -111,11 +112,12 @@ def hub_process(root: Path, *options: str) -> Iterator[tuple[str, subprocess.Pop
     """
     command = [sys.executable, "-m", "kernelhub.serve", "--root", os.fspath(root), "--port", "0"]
     path = os.pathsep.join(entry for entry in sys.path if entry)
+    said = tempfile.TemporaryFile()  # noqa: SIM115 - closed below; a pipe that nobody reads fills up
     process = subprocess.Popen(
         [*command, *options],
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=said,
         text=True,
     )
     assert process.stdout is not None  # noqa: S101 - asked for above
@@ -123,7 +125,10 @@ def hub_process(root: Path, *options: str) -> Iterator[tuple[str, subprocess.Pop
         line = process.stdout.readline()
         urls = [word for word in line.split() if word.startswith("http://")]
         if not urls:
-            raise HubUnavailable(f"the Hub did not start: {line.strip() or 'it said nothing'}")
+            process.wait(_START_SECONDS)
+            said.seek(0)
+            reason = said.read().decode("utf-8", "replace").strip()
+            raise HubUnavailable(f"the Hub did not start: {reason or 'it said nothing'}")
         yield urls[0], process
     finally:
         process.terminate()
@@ -132,6 +137,7 @@ def hub_process(root: Path, *options: str) -> Iterator[tuple[str, subprocess.Pop
         process.kill()
         process.wait()
         process.stdout.close()
+        said.close()
 
 
 def _wait_until(ready: Callable[[], bool], failed: Callable[[], bool]) -> None:

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from kernelhub.cli import group, run
 from kernelhub.errors import InputError
 from kernelhub.serve.faults import Fault
+from kernelhub.serve.server import listen
 from kernelhub.serve.testing import hub_process, running_hub
 
 FILE = "/kernels/demo/k/resolve/main/f"
@@ -127,6 +128,12 @@ def test_a_stalled_answer_does_not_hold_up_the_end(tmp_path):
         began = time.monotonic()
     sock.close()
     assert time.monotonic() - began < 8
+
+
+def test_answers_are_sent_without_delay():
+    """A socket that does not name its protocol keeps Nagle's algorithm: 40 ms for each answer."""
+    with listen("127.0.0.1", 0) as sock:
+        assert sock.proto == socket.IPPROTO_TCP
 
 
 def test_a_port_in_use_is_said_plainly(tmp_path, capsys):

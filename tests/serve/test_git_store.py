@@ -185,8 +185,20 @@ def test_two_server_processes_share_a_root(tmp_path, make_repo, commit, ask):
 
 def test_a_server_that_cannot_start_says_so(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(HubUnavailable), hub_process(tmp_path / "file"):
+    with pytest.raises(HubUnavailable, match="file"), hub_process(tmp_path / "file"):
         pass
+
+
+def test_what_a_killed_server_left_is_removed_in_time(tmp_path):
+    repositories = Repositories(tmp_path, lock_seconds=1)
+    old, young = repositories.incoming / "incoming-old", repositories.incoming / "incoming-young"
+    (repositories.incoming / "repository-old" / "objects").mkdir(parents=True)
+    old.touch()
+    young.touch()
+    for path in (old, repositories.incoming / "repository-old"):
+        os.utime(path, (0, 0))
+    again = Repositories(tmp_path, lock_seconds=1)
+    assert list(again.incoming.iterdir()) == [young]
 
 
 def test_pages_of_one_listing_agree_while_the_branch_moves(tmp_path, ask, make_repo, commit):

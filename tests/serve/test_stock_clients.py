@@ -20,7 +20,7 @@ def test_huggingface_hub_end_to_end(tmp_path, client, peer_python, kind):
     limits = Limits(lfs_from=3000, page=3, expanded_page=3)
     with running_hub(tmp_path / "hub", limits=limits) as hub:
         script = SCRIPTS / "stock_client.py"
-        # This Hub sends even small files through LFS, so files given as bytes need Xet switched off.
+        # Here even small files go through LFS, so those given as bytes need Xet switched off.
         done = client(hub.url, peer_python, script, kind, tmp_path, HF_HUB_DISABLE_XET="1")
         assert json.loads(done.stdout.splitlines()[-1]) == {"done": kind}
         trees = [r for r in hub.requests if "/tree/" in r.path]
@@ -86,23 +86,29 @@ def test_kernels_loads_lists_and_locks(tmp_path, client, ask, make_repo, commit)
     project = tmp_path / "project"
     project.mkdir()
     (project / "pyproject.toml").write_text('[tool.kernels.dependencies]\n"demo/add-one" = 1\n')
-    code = (
-        "import kernels, torch\n"
-        "k = kernels.get_kernel('demo/add-one', version=1)\n"
-        "assert k.add_one(torch.ones(2)).tolist() == [2, 2]\n"
-    )
+    code = """
+import sys, torch, kernels
+from kernels.cli import main
+assert kernels.get_kernel("demo/add-one", version=1).add_one(torch.ones(2)).tolist() == [2, 2]
+try:
+    kernels.get_kernel("stranger/add-one", version=1)
+except ValueError as error:
+    assert "trust" in str(error), error
+else:
+    raise AssertionError("a publisher that is not marked as trusted was trusted")
+for words in (["versions", "demo/add-one"], ["lock", sys.argv[1]]):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, (words, end.code)
+"""
     with running_hub(tmp_path / "hub", trusted=["demo"]) as hub:
-        make_repo(hub.url, "demo/add-one")
-        ask(hub.url, "POST", "/api/kernels/demo/add-one/branch/v1", {})
-        assert commit(hub.url, "demo/add-one", files, revision="v1").status == 200
-        client(hub.url, sys.executable, "-c", code)
-        assert any(r.path.endswith("/organizations/demo/overview") for r in hub.requests)
-        listed = client(hub.url, BIN / "kernels", "versions", "demo/add-one")
-        assert "Version 1" in listed.stdout
-        client(hub.url, BIN / "kernels", "lock", project)
-        lock = json.loads((project / "kernels.lock").read_text())
-        assert "demo/add-one" in json.dumps(lock)
-    with running_hub(tmp_path / "hub") as hub:  # the same repositories, publisher not trusted
-        refused = client(hub.url, sys.executable, "-c", code, check=False)
-        assert refused.returncode == 1
-        assert "trust" in refused.stderr
+        for repo in ("demo/add-one", "stranger/add-one"):
+            make_repo(hub.url, repo)
+            ask(hub.url, "POST", f"/api/kernels/{repo}/branch/v1", {})
+            assert commit(hub.url, repo, files, revision="v1").status == 200
+        done = client(hub.url, sys.executable, "-c", code, project)
+    assert "Version 1" in done.stdout
+    lock = json.loads((project / "kernels.lock").read_text())
+    assert "demo/add-one" in json.dumps(lock)
