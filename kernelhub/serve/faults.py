@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -47,6 +48,8 @@ class Fault:
         method: regular expression that the whole method matches.
         path: regular expression searched for in the raw path, with `?query` where there is one.
         nth: spoil only these matching requests, counted from 1; empty: all of them.
+        above_rate: spoil only what goes beyond so many matching requests in any one second, as a
+            rate limit does; 0: no such limit.
         probability: chance that a matching request is spoiled, from the seed of `Faults`.
     """
 
@@ -54,6 +57,7 @@ class Fault:
     method: str = ".*"
     path: str = ""
     nth: Sequence[int] = ()
+    above_rate: int = 0
     probability: float = 1.0
     status: int = 503
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +81,7 @@ class Faults:
         with self._lock:
             self._rules = tuple(rules)
             self._seen = [0] * len(self._rules)
+            self._passed: list[deque[float]] = [deque() for _ in self._rules]
             self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
             self.injected.clear()
 
@@ -95,11 +100,17 @@ class Faults:
                 if not (re.fullmatch(rule.method, method) and re.search(rule.path, path)):
                     continue
                 self._seen[index] += 1
-                counted = not rule.nth or self._seen[index] in rule.nth
-                if counted and (rule.probability >= 1 or self._random.random() < rule.probability):
+                if self._applies(index, rule):
                     self.injected.append((rule, f"{method} {path}"))
                     return rule
             return None
+
+    def _applies(self, index: int, rule: Fault) -> bool:
+        if rule.nth and self._seen[index] not in rule.nth:
+            return False
+        if rule.above_rate and _admit(self._passed[index], rule.above_rate):
+            return False
+        return rule.probability >= 1 or self._random.random() < rule.probability
 
     async def wait(self, seconds: float) -> None:
         """Sleep, but not past the end of the server."""
@@ -107,6 +118,17 @@ class Faults:
         while slept < seconds and not self._stopping.is_set():
             await asyncio.sleep(min(0.05, seconds - slept))
             slept += 0.05
+
+
+def _admit(passed: deque[float], rate: int) -> bool:
+    """Whether one more request fits into the last second; if so, it is counted."""
+    now = time.monotonic()
+    while passed and passed[0] <= now - 1:
+        passed.popleft()
+    if len(passed) >= rate:
+        return False
+    passed.append(now)
+    return True
 
 
 class _Spoiled:

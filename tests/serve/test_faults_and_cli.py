@@ -119,6 +119,17 @@ def test_chances_repeat_with_the_seed(faulty, ask):
     assert run_once(2) != first
 
 
+def test_a_rate_limit_lets_through_so_many_a_second(faulty, ask):
+    limit = {"Retry-After": "1"}
+    faulty.faults.replace([Fault(effect="status", status=429, headers=limit, above_rate=5)])
+    began = time.monotonic()
+    statuses = [ask(faulty.url, "GET", "/").status for _ in range(12)]
+    if time.monotonic() - began < 1:  # on a machine that is not stalled
+        assert statuses == [200] * 5 + [429] * 7
+    time.sleep(1.05)
+    assert ask(faulty.url, "GET", "/").status == 200
+
+
 def test_a_stalled_answer_does_not_hold_up_the_end(tmp_path):
     with running_hub(tmp_path, faults=[Fault(effect="stall", seconds=60)]) as hub:
         host, port = hub.url.removeprefix("http://").split(":")
