@@ -60,7 +60,7 @@ def _upload(
     answer: dict[str, Any] = {
         "path": path,
         "uploadMode": mode,
-        "shouldIgnore": bool(ignored.is_ignored(path)),
+        "shouldIgnore": _is_ignored(ignored, path),
     }
     entry = repository.entry(commit, path)
     if entry is not None and not entry.is_folder:
@@ -71,6 +71,12 @@ def _upload(
 def _ignore_filter(text: object) -> IgnoreFilter:
     data = text.encode("utf-8", "replace") if isinstance(text, str) else b""
     return IgnoreFilter(read_ignore_patterns(io.BytesIO(data)))
+
+
+def _is_ignored(ignored: IgnoreFilter, path: str) -> bool:
+    """Whether the file or one of the folders above it is ignored."""
+    folders = [f"{path[:at]}/" for at, character in enumerate(path) if character == "/"]
+    return any(ignored.is_ignored(candidate) for candidate in (*folders, path))
 
 
 async def commit(call: Call) -> Response:

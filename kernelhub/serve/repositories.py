@@ -42,7 +42,7 @@ class Repositories:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Remove what killed servers left unfinished; what is young may be another server's work."""
+        """Remove what killed servers left unfinished; young ones may be another's work."""
         oldest = time.time() - _ABANDONED_SECONDS
         for path in self.incoming.iterdir():
             with contextlib.suppress(FileNotFoundError):
