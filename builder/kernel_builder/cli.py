@@ -12,6 +12,10 @@ from kernelhub.cli import LazyGroup, run
 HOMES: dict[str, tuple[str, str, str]] = {
     "migrate": ("kernel_builder.cli_formats", "migrate", "Bring an older build.toml to edition 5."),
     "schema": ("kernel_builder.cli_formats", "schema", "Print or write the JSON Schemas of files."),
+    "init": ("kernel_builder.cli_init", "command", "Start a project that builds, tests and runs."),
+    "build": ("kernel_builder.cli_build", "command", "Build every variant, reproducibly."),
+    "card": ("kernel_builder.cli_card", "command", "Print or write the kernel's card."),
+    "publish": ("kernel_builder.cli_publish", "command", "Publish the build, one commit per branch."),
 }
 
 

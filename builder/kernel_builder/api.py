@@ -1,0 +1,202 @@
+"""The public interface of a kernel package, read without importing it, and what breaks between two.
+
+Public is what the package's `__all__` names (without one: names that do not start with an
+underscore and are not imported). Sources are parsed, never executed, so the package may come from
+anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from kernelhub.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    import griffe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicFunction:
+    """A public callable: name, signature as written, and the first line of its docstring."""
+
+    name: str
+    signature: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Break:
+    """One thing that code written for the old version can trip over."""
+
+    name: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}"
+
+
+def public_functions(package: Path) -> tuple[PublicFunction, ...]:
+    """Public functions and classes of the package in this folder, in the order of their names.
+
+    Raises:
+        InputError: a module does not parse.
+        MissingExtra: griffe is not installed.
+    """
+    module = _load(package)
+    found = []
+    for name in sorted(_public_names(module)):
+        member = _resolved(module, name)
+        if member is None or not (member.is_function or member.is_class):
+            continue
+        signature = _signature(member)
+        found.append(
+            PublicFunction(name=name, signature=f"{name}{signature}", summary=_summary(member))
+        )
+    return tuple(found)
+
+
+def public_names(package: Path) -> tuple[str, ...]:
+    """Sorted names of everything public in the package in this folder."""
+    return tuple(sorted(_public_names(_load(package))))
+
+
+def find_breaks(old: Path, new: Path) -> tuple[Break, ...]:
+    """Compare two folders of one package; empty if code for `old` keeps working with `new`.
+
+    A break is a public name that is gone or of another kind, a parameter that is gone, moved, newly
+    required or of another kind or default, a method or base class that is gone. Values of
+    constants and annotations of results may change.
+
+    Raises:
+        InputError: a module does not parse.
+        MissingExtra: griffe is not installed.
+    """
+    griffe = _griffe()
+    harmless = {
+        griffe.BreakageKind.ATTRIBUTE_CHANGED_VALUE,
+        griffe.BreakageKind.ATTRIBUTE_CHANGED_TYPE,
+        griffe.BreakageKind.RETURN_CHANGED_TYPE,
+    }
+    before, after = _load(old), _load(new)
+    gone = sorted(_public_names(before) - _public_names(after))
+    breaks = {name: [Break(name=name, what="is no longer public")] for name in gone}
+    with _quiet():
+        for breakage in griffe.find_breaking_changes(before, after):
+            name = breakage.obj.path.removeprefix(f"{before.path}.")
+            if breakage.kind not in harmless and name not in gone:
+                what = _explain(breakage)
+                breaks.setdefault(f"{name} {what}", [Break(name=name, what=what)])
+    return tuple(found for _, items in sorted(breaks.items()) for found in items)
+
+
+def _explain(breakage: griffe.Breakage) -> str:
+    text = breakage.kind.value[0].lower() + breakage.kind.value[1:]
+    parameter = getattr(breakage.old_value, "name", None) or getattr(
+        breakage.new_value, "name", None
+    )
+    values = [_value(breakage.old_value), _value(breakage.new_value)]
+    if parameter is not None:
+        text = f"{text.replace('positional parameter', 'parameter')} ({parameter})"
+    elif any(values):
+        text = f"{text} ({' -> '.join(value for value in values if value)})"
+    return text
+
+
+def _value(value: object) -> str:
+    return "" if value is None or value == "unset" else str(value)
+
+
+def _griffe() -> ModuleType:
+    try:
+        import griffe
+    except ImportError as error:
+        raise MissingExtra("reading a package's public interface", "builder") from error
+    return griffe
+
+
+def _load(package: Path) -> griffe.Module:
+    library = _griffe()
+    name = package.name
+    try:
+        with _quiet():
+            module = library.load(
+                name,
+                search_paths=[package.parent],
+                try_relative_path=False,
+                allow_inspection=False,
+            )
+    except (library.LoadingError, SyntaxError, UnicodeDecodeError, ImportError) as error:
+        raise InputError(f"cannot read the public interface of {name}: {error}") from error
+    assert isinstance(module, library.Module)  # noqa: S101 - a folder loads as a module
+    return module
+
+
+def _public_names(module: griffe.Module) -> set[str]:
+    if module.exports is not None:
+        return {str(name) for name in module.exports}
+    return {name for name, member in module.members.items() if member.is_public}
+
+
+def _resolved(module: griffe.Module, name: str) -> griffe.Object | None:
+    """The object that a name stands for; None if it comes from outside the package."""
+    library = _griffe()
+    member = module.members.get(name)
+    try:
+        return member.final_target if isinstance(member, library.Alias) else member
+    except (library.AliasResolutionError, library.CyclicAliasError):
+        return None
+
+
+def _signature(member: griffe.Object) -> str:
+    library = _griffe()
+    function = member
+    if member.is_class:
+        function = member.all_members.get("__init__", member)
+    if not isinstance(function, library.Function):
+        return "(...)"
+    parameters = [p for p in function.parameters if not (member.is_class and p.name == "self")]
+    returns = "" if member.is_class or function.returns is None else f" -> {function.returns}"
+    return f"({', '.join(_parameters(parameters))}){returns}"
+
+
+def _parameters(parameters: list[griffe.Parameter]) -> Iterator[str]:
+    kinds = _griffe().ParameterKind
+    star_seen = False
+    for index, parameter in enumerate(parameters):
+        if parameter.kind is kinds.keyword_only and not star_seen:
+            star_seen = True
+            yield "*"
+        star_seen = star_seen or parameter.kind is kinds.var_positional
+        prefix = {kinds.var_positional: "*", kinds.var_keyword: "**"}.get(parameter.kind, "")
+        text = f"{prefix}{parameter.name}"
+        if parameter.annotation is not None:
+            text += f": {parameter.annotation}"
+        if parameter.default is not None and not prefix:
+            text += f" = {parameter.default}" if ":" in text else f"={parameter.default}"
+        yield text
+        following = parameters[index + 1].kind if index + 1 < len(parameters) else None
+        if parameter.kind is kinds.positional_only and following is not kinds.positional_only:
+            yield "/"
+
+
+def _summary(member: griffe.Object) -> str:
+    text = member.docstring.value.strip() if member.docstring else ""
+    return text.splitlines()[0] if text else ""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """griffe logs what it cannot resolve; whether that matters is ours to say."""
+    log = logging.getLogger("griffe")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

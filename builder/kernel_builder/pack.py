@@ -1,0 +1,306 @@
+"""From a project to `build/<variant>/…`: the same bytes on every machine, and whole or not at all.
+
+`plan_build` reads the sources and says what the build consists of; `build` writes it. Because
+nothing but the files of the project enters (no time, path, host or user), a build on disk is
+up to date exactly if the plan of the project's present files has the same metadata: that is how
+`publish` knows a stale build, and no record of the last build is needed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from kernelhub.errors import InputError, IntegrityError, StoreError
+from kernelhub.formats.digest import encode
+from kernelhub.formats.metadata import parse_metadata
+from kernelhub.reporter import SILENT, Reporter
+from kernelhub.verify import verify_folder
+
+from .languages import package_languages
+from .manifest import VariantFacts, make_metadata, variants_of
+from .ops import render_ops
+from .project import OPS_MODULE, Project, printable
+from .swap import recover, replace_folder
+
+OUTPUT = "build"
+METADATA = "metadata.json"
+WORK = ".kernel-builder"
+_CHUNK = 1 << 20
+_LOCK_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """One file of a variant.
+
+    Attributes:
+        path: relative to the variant, with `/`.
+        source: where the bytes are; None for a generated file, whose bytes are `content`.
+        sha256: hash of the bytes, hexadecimal.
+        size: in bytes.
+    """
+
+    path: str
+    source: Path | None
+    content: bytes = b""
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedVariant:
+    """One variant folder: its files without `metadata.json`, and the bytes of that."""
+
+    name: str
+    files: tuple[PlannedFile, ...]
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What `build` wrote: the folder, the variants in it, and files that were left out."""
+
+    folder: Path
+    variants: tuple[PlannedVariant, ...]
+    left_out: tuple[str, ...]
+
+
+def plan_build(project: Project) -> tuple[PlannedVariant, ...]:
+    """Everything that a build of the project's present files consists of.
+
+    Raises:
+        InputError: a source file cannot be read.
+    """
+    planned = []
+    for framework, package in sorted(project.packages.items()):
+        files = [_read_source(package.folder, name) for name in package.files]
+        uid = _unique_id(project, framework, files)
+        if framework == "torch":
+            ops = render_ops(project.build_file.python_name, uid)
+            files.append(_generated(OPS_MODULE, ops))
+        files.sort(key=lambda file: os.fsencode(file.path))
+        languages = package_languages(project, framework)
+        digest = {file.path: encode(bytes.fromhex(file.sha256)) for file in files}
+        for variant in variants_of(project.build_file, framework):
+            facts = VariantFacts(
+                variant=variant, uid=uid, files=digest, languages=languages
+            )
+            planned.append(
+                PlannedVariant(
+                    name=str(variant),
+                    files=tuple(files),
+                    metadata=make_metadata(project.build_file, facts),
+                )
+            )
+    return tuple(planned)
+
+
+def build(
+    project: Project, output: Path | None = None, *, reporter: Reporter = SILENT
+) -> Built:
+    """Build every variant into `output` (default `<project>/build`), replacing it whole.
+
+    The new build is written into a private folder beside it first. An interruption at any instant
+    leaves the previous build or the new one; the next build removes what it left behind.
+
+    Raises:
+        InputError: a source changed while it was read, or `output` holds what no builder wrote.
+        StoreError: the disk is full, read-only or not writable; the previous build stands.
+    """
+    target = (output or project.root / OUTPUT).absolute()
+    variants = plan_build(project)
+    total = sum(file.size for variant in variants for file in variant.files)
+    with _disk_errors(target), _work_folder(target) as work:
+        recover(target, work)
+        _refuse_foreign(target)
+        staging = Path(tempfile.mkdtemp(prefix="staging-", dir=work))
+        try:
+            reporter.stage(f"build {project.build_file.name}", total, "bytes")
+            for variant in variants:
+                _write_variant(staging / variant.name, variant, reporter)
+            staging.chmod(0o755)
+            replace_folder(staging, target, work)
+            reporter.done()
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    left_out = tuple(
+        f"{package.folder.relative_to(project.root).as_posix()}/{name}"
+        for package in project.packages.values()
+        for name in package.left_out
+    )
+    return Built(folder=target, variants=variants, left_out=left_out)
+
+
+def check_build(project: Project, output: Path | None = None) -> Built:
+    """The build on disk, after a check that it is whole and made from the present sources.
+
+    Raises:
+        InputError: there is no build, or sources or `build.toml` changed since it was made.
+        IntegrityError: a file of the build differs from its digest.
+    """
+    target = (output or project.root / OUTPUT).absolute()
+    with _disk_errors(target):
+        if not target.is_dir() and (target.parent / WORK).is_dir():
+            recover(target, target.parent / WORK)
+        found = _variant_folders(target)
+    if not found:
+        raise InputError(f"{target} holds no build", hint="run `kernel-builder build` first")
+    variants = plan_build(project)
+    stale = _stale(found, variants)
+    if stale:
+        raise InputError(
+            f"the build in {target} is not of the present sources: {'; '.join(stale)}",
+            hint="run `kernel-builder build` again",
+        )
+    for variant in variants:
+        _verify(target / variant.name, (target / variant.name / METADATA).read_bytes())
+    return Built(folder=target, variants=variants, left_out=())
+
+
+def _verify(folder: Path, metadata: bytes) -> None:
+    try:
+        verify_folder(folder, parse_metadata(metadata, f"{folder.name}/{METADATA}"))
+    except IntegrityError as error:
+        raise IntegrityError(
+            f"{folder} was changed after it was built",
+            faults=error.faults,
+            hint="run `kernel-builder build` again",
+        ) from error
+
+
+def _stale(found: Mapping[str, Path], variants: tuple[PlannedVariant, ...]) -> list[str]:
+    wanted = {variant.name: variant.metadata for variant in variants}
+    reasons = [f"{name} is not built" for name in sorted(wanted.keys() - found.keys())]
+    reasons += [f"{name} is no longer declared" for name in sorted(found.keys() - wanted.keys())]
+    reasons += [
+        f"{name} differs"
+        for name in sorted(wanted.keys() & found.keys())
+        if found[name].read_bytes() != wanted[name]
+    ]
+    return reasons
+
+
+def _variant_folders(target: Path) -> dict[str, Path]:
+    """Variant name to its metadata file, for every variant folder in a build folder."""
+    if not target.is_dir():
+        return {}
+    return {
+        entry.name: entry / METADATA
+        for entry in sorted(target.iterdir())
+        if (entry / METADATA).is_file()
+    }
+
+
+def _refuse_foreign(target: Path) -> None:
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise InputError(
+            f"{target} is not a folder", hint="remove it, or name another place with --output"
+        )
+    if not target.is_dir():
+        return
+    foreign = sorted({entry.name for entry in target.iterdir()} - _variant_folders(target).keys())
+    if foreign:
+        names = ", ".join(printable(name) for name in foreign)
+        raise InputError(
+            f"{target} holds what no build wrote: {names}",
+            hint="a build replaces the whole folder: move these away, or use --output",
+        )
+
+
+def _unique_id(project: Project, framework: str, files: list[PlannedFile]) -> str:
+    """12 hexadecimal digits of the name, version and every byte of the package."""
+    state = hashlib.sha256()
+    build_file = project.build_file
+    state.update(f"{framework}\n{build_file.name}\n{build_file.version}\n".encode())
+    for file in files:
+        state.update(f"{file.sha256} {file.path}\n".encode())
+    return state.hexdigest()[:12]
+
+
+def _read_source(folder: Path, name: str) -> PlannedFile:
+    source = folder / name
+    state = hashlib.sha256()
+    size = 0
+    try:
+        with source.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                state.update(chunk)
+                size += len(chunk)
+    except OSError as error:
+        raise InputError(f"cannot read {source}: {error.strerror}") from error
+    return PlannedFile(path=name, source=source, sha256=state.hexdigest(), size=size)
+
+
+def _generated(path: str, content: bytes) -> PlannedFile:
+    sha256 = hashlib.sha256(content).hexdigest()
+    return PlannedFile(path=path, source=None, content=content, sha256=sha256, size=len(content))
+
+
+def _write_variant(folder: Path, variant: PlannedVariant, reporter: Reporter) -> None:
+    folder.mkdir(mode=0o755)
+    for file in variant.files:
+        place = folder / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _write_file(place, file)
+        reporter.advance(file.size, f"{variant.name}/{file.path}")
+    (folder / METADATA).write_bytes(variant.metadata)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)  # whatever the umask says
+
+
+def _write_file(place: Path, file: PlannedFile) -> None:
+    if file.source is None:
+        place.write_bytes(file.content)
+        return
+    state = hashlib.sha256()
+    with file.source.open("rb") as reader, place.open("xb") as writer:
+        while chunk := reader.read(_CHUNK):
+            state.update(chunk)
+            writer.write(chunk)
+    if state.hexdigest() != file.sha256:
+        raise InputError(f"{file.source} changed while it was built", hint="build again")
+
+
+@contextmanager
+def _work_folder(target: Path) -> Iterator[Path]:
+    """The private folder beside a build, held by one process; leftovers of dead ones removed."""
+    work = target.parent / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    (work / ".gitignore").write_text("*\n")
+    try:
+        with FileLock(work / "lock", timeout=_LOCK_SECONDS):
+            for leftover in work.glob("staging-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            yield work
+    except Timeout as error:
+        raise StoreError(
+            f"another build of {target} has been running for {_LOCK_SECONDS:.0f} s",
+            hint="wait for it or end it",
+        ) from error
+
+
+@contextmanager
+def _disk_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, Timeout):
+            raise
+        reason = error.strerror or str(error)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise StoreError(
+            f"cannot write the build to {target}: {reason}",
+            hint="free some space; the previous build is untouched"
+            if full
+            else "check the folder's permissions, or name another place with --output",
+        ) from error
