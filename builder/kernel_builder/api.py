@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelhub.errors import InputError, MissingExtra
 
@@ -133,8 +133,8 @@ def _load(package: Path) -> griffe.Module:
             )
     except (library.LoadingError, SyntaxError, UnicodeDecodeError, ImportError) as error:
         raise InputError(f"cannot read the public interface of {name}: {error}") from error
-    assert isinstance(module, library.Module)  # noqa: S101 - a folder loads as a module
-    return module
+    loaded: griffe.Module = module
+    return loaded
 
 
 def _public_names(module: griffe.Module) -> set[str]:
@@ -146,16 +146,19 @@ def _public_names(module: griffe.Module) -> set[str]:
 def _resolved(module: griffe.Module, name: str) -> griffe.Object | None:
     """The object that a name stands for; None if it comes from outside the package."""
     library = _griffe()
-    member = module.members.get(name)
-    try:
-        return member.final_target if isinstance(member, library.Alias) else member
-    except (library.AliasResolutionError, library.CyclicAliasError):
-        return None
+    member: Any = module.members.get(name)
+    if isinstance(member, library.Alias):
+        try:
+            member = member.final_target
+        except (library.AliasResolutionError, library.CyclicAliasError):
+            return None
+    target: griffe.Object | None = member
+    return target
 
 
 def _signature(member: griffe.Object) -> str:
     library = _griffe()
-    function = member
+    function: Any = member
     if member.is_class:
         function = member.all_members.get("__init__", member)
     if not isinstance(function, library.Function):

@@ -21,6 +21,10 @@ from .project import Project
 
 CARD_SOURCE = "CARD.md"
 CARD = "README.md"
+_SLOWDOWN = (
+    "Slowdown is the geometric mean, over shapes, of the chosen configuration's time against the "
+    "best one measured."
+)
 _FRONT_MATTER = re.compile(r"\A---\r?\n.*?\r?\n---\r?\n", re.DOTALL)
 
 
@@ -67,7 +71,9 @@ def make_card(project: Project, repo_id: str) -> Card:
         version=build_file.version,
         license=build_file.license,
         variants=tuple(str(v) for f in frameworks for v in variants_of(build_file, f)),
-        languages=tuple(dict.fromkeys(n for f in frameworks for n in package_languages(project, f))),
+        languages=tuple(
+            dict.fromkeys(n for f in frameworks for n in package_languages(project, f))
+        ),
         functions=tuple((f, public_functions(project.package(f))) for f in frameworks),
         tuning=tuple(row for f in frameworks for row in tuning_rows(project.package(f))),
         requires=tuple(sorted(build_file.requires.items())),
@@ -115,7 +121,9 @@ def _yaml(text: str) -> str:
 def _opening(card: Card) -> str:
     languages = " and ".join(name.capitalize() for name in card.languages)
     kind = f"{languages} kernel" if languages else "kernel"
-    return f"`{card.repo_id}` is a {kind}: Python source that is compiled on the machine it runs on."
+    return (
+        f"`{card.repo_id}` is a {kind}: Python source that is compiled on the machine it runs on."
+    )
 
 
 def _loading(card: Card) -> str:
@@ -131,7 +139,12 @@ kernel = get_kernel("{card.repo_id}", version={card.version}, trust_remote_code=
 
 `trust_remote_code=True` lets code of this repository run on your machine; publishers that you trust
 for good are named in `KERNELHUB_TRUST`. Every file is checked against the published digest before
-it is imported. HF's `kernels` loads the torch variants as well."""
+it is imported.{_peer(card)}"""
+
+
+def _peer(card: Card) -> str:
+    torch = any(variant.startswith("torch-") for variant in card.variants)
+    return " HF's `kernels` loads the torch variants as well." if torch else ""
 
 
 def _interface(card: Card) -> str:
@@ -159,8 +172,7 @@ def _tuning(card: Card) -> str:
         [
             "## Tuned for",
             "",
-            "Slowdown is the geometric mean, over shapes, of the chosen configuration's time "
-            "against the best one measured.",
+            _SLOWDOWN,
             "",
             "| kernel | device | shapes | slowdown |",
             "|---|---|---|---|",

@@ -15,7 +15,11 @@ HOMES: dict[str, tuple[str, str, str]] = {
     "init": ("kernel_builder.cli_init", "command", "Start a project that builds, tests and runs."),
     "build": ("kernel_builder.cli_build", "command", "Build every variant, reproducibly."),
     "card": ("kernel_builder.cli_card", "command", "Print or write the kernel's card."),
-    "publish": ("kernel_builder.cli_publish", "command", "Publish the build, one commit per branch."),
+    "publish": (
+        "kernel_builder.cli_publish",
+        "command",
+        "Publish the build, one commit per branch.",
+    ),
 }
 
 

@@ -15,9 +15,7 @@ from .pack import OUTPUT
 from .project import Project
 
 
-def breaks_of_published(
-    hub: Hub, repo_id: str, head: str, project: Project
-) -> tuple[Break, ...]:
+def breaks_of_published(hub: Hub, repo_id: str, head: str, project: Project) -> tuple[Break, ...]:
     """Compare the project's packages with what is published at a commit, framework by framework.
 
     Downloads the Python files of one variant of each framework, checked against the listing.

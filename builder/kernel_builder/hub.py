@@ -1,41 +1,32 @@
 """Writing to a Hub: the only module of the builder that speaks to huggingface_hub.
 
-Each call is made again after answers that say "later" (408, 429, 5xx) and after network errors, with
-growing waits or those that the Hub asks for; errors leave as ours. Committing is not repeated here:
-whether a commit whose answer was lost is to be sent again is for `publish` to find out.
+Each call is made again after answers that say "later" (408, 429, 5xx) and after network errors,
+with growing waits or those that the Hub asks for; errors leave as ours. Committing is not repeated
+here: whether a commit whose answer was lost is to be sent again is for `publish_send` to find out.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from packaging.version import Version
 
-from kernelhub.errors import (
-    HubAuthError,
-    HubError,
-    HubRateLimited,
-    HubUnavailable,
-    IntegrityError,
-    KernelHubError,
-    RepositoryNotFound,
-    VersionNotFound,
-)
+from kernelhub.errors import IntegrityError
 from kernelhub.sources import RemoteFile
+
+from .hub_errors import asked_wait, commit_error, is_passing, library_errors, translate
+from .uploads import Upload, observe, open_upload, sha256_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
 log = logging.getLogger(__name__)
 
@@ -43,28 +34,7 @@ T = TypeVar("T")
 
 REPO_TYPE = "kernel"
 _WAITS = (1.0, 2.0, 4.0, 8.0)
-_LATER = frozenset({408, 429, 500, 502, 503, 504})
 _LONGEST_WAIT = 120.0
-_NOT_THE_PROTOCOL = (ValueError, KeyError, TypeError, AttributeError)
-_IN_MEMORY = 1 << 18  # files up to this size are read whole, so that few files are open at a time
-
-
-class CommitRaced(HubError):
-    """412: the branch is no longer at the commit that the caller looked at."""
-
-
-class CommitUnknown(HubUnavailable):
-    """The answer to a commit was lost: it may or may not have been made."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
-    """A file to commit: its place in the repository, its bytes on disk or in memory, its hash."""
-
-    path: str
-    source: Path | bytes
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +116,8 @@ class Hub:
         known = self._trees.get((repo_id, commit))
         if known is not None:
             return known
+        from huggingface_hub.hf_api import RepoFile
+
         entries = self._call(
             f"list {repo_id} at {commit}",
             lambda: list(
@@ -162,14 +134,12 @@ class Hub:
                 sha256=entry.lfs.sha256 if entry.lfs else None,
             )
             for entry in entries
-            if hasattr(entry, "blob_id")
+            if isinstance(entry, RepoFile)
         )
         self._trees[repo_id, commit] = files
         return files
 
-    def download(
-        self, repo_id: str, commit: str, files: Iterable[RemoteFile], into: Path
-    ) -> None:
+    def download(self, repo_id: str, commit: str, files: Iterable[RemoteFile], into: Path) -> None:
         """Write files below `into` under their repository paths, each checked against its id.
 
         Raises:
@@ -230,18 +200,18 @@ class Hub:
 
         what = f"commit to {branch} of {repo_id}"
         with ExitStack() as stack:
-            streams = [stack.enter_context(_open(upload)) for upload in uploads]
+            streams = [stack.enter_context(open_upload(upload)) for upload in uploads]
             additions = [
                 CommitOperationAdd(upload.path, stream)
                 for upload, stream in zip(uploads, streams, strict=True)
             ]
             for upload, stream in zip(uploads, streams, strict=True):
-                if _sha256(stream) != upload.sha256:
+                if sha256_of(stream) != upload.sha256:
                     raise IntegrityError(
                         f"{upload.path} changed while it was published",
                         hint="run `kernel-builder build`, then publish again",
                     )
-            _observe(streams, progress)
+            observe(streams, progress)
             deleted = [CommitOperationDelete(path, is_folder=False) for path in deletions]
             try:
                 made = self._api.create_commit(
@@ -254,179 +224,22 @@ class Hub:
                     commit_description=description,
                     create_pr=create_pr,
                 )
-            except _errors() as error:
-                raise _commit_error(error, what) from error
+            except library_errors() as error:
+                raise commit_error(error, what) from error
         return Committed(oid=made.oid, url=str(made.commit_url), pull_request=made.pr_url)
 
     def _call(self, what: str, call: Callable[[], T]) -> T:
         for wait in (*_WAITS, None):
             try:
                 return call()
-            except _errors() as error:
+            except library_errors() as error:
                 translated = translate(error, what)
-                if wait is None or not _is_passing(error):
+                if wait is None or not is_passing(error):
                     raise translated from error
-                pause = min(_asked_wait(error) or wait, _LONGEST_WAIT)
+                pause = min(asked_wait(error) or wait, _LONGEST_WAIT)
                 log.warning("could not %s (%s); again in %.0f s", what, translated.message, pause)
             self._sleep(pause)
         raise AssertionError("unreachable")
-
-
-def translate(error: Exception, what: str) -> KernelHubError:
-    """Our error for one of huggingface_hub's, or of the network library below it."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    if isinstance(error, OfflineModeIsEnabled):
-        return HubUnavailable(f"cannot {what}: offline", hint="unset HF_HUB_OFFLINE to publish")
-    reason = str(error) or type(error).__name__
-    if isinstance(error, _NOT_THE_PROTOCOL):
-        return HubUnavailable(
-            f"cannot {what}: the answer is not the Hub's protocol ({type(error).__name__}: {reason})",
-            hint="check the endpoint; a proxy or login page may answer in the Hub's place",
-        )
-    if not isinstance(error, HfHubHTTPError):
-        return HubUnavailable(
-            f"cannot {what}: {reason}", hint="check the network, HF_ENDPOINT and proxies"
-        )
-    status = error.response.status_code
-    said = error.server_message or ""
-    facts: dict[str, Any] = {"status": status, "url": str(error.response.url)}
-    if isinstance(error, GatedRepoError) or status == 403:
-        return HubAuthError(
-            f"cannot {what}: forbidden (403) {said}".rstrip(),
-            hint="use a token with write access; publishing kernels to some namespaces needs the "
-            "Hub's approval first",
-            **facts,
-        )
-    if isinstance(error, RepositoryNotFoundError):
-        return RepositoryNotFound(
-            f"cannot {what}: no such repository, or it is private",
-            hint="check the name; for a private repository give --token or log in",
-        )
-    if isinstance(error, RevisionNotFoundError):
-        return VersionNotFound(f"cannot {what}: no such revision")
-    return _by_status(status, what, said, facts)
-
-
-def _by_status(status: int, what: str, said: str, facts: dict[str, Any]) -> HubError:
-    text = f"cannot {what}: the Hub answered {status} {said}".rstrip()
-    if status == 401:
-        return HubAuthError(
-            text, hint="give --token, set HF_TOKEN, or log in with `hf auth login`", **facts
-        )
-    if status == 412:
-        return CommitRaced(text, hint="somebody else published in between: look, then run again", **facts)
-    if status == 429:
-        return HubRateLimited(text, hint="wait and run again: nothing is half done", **facts)
-    if status >= 500 or status == 408:
-        return HubUnavailable(text, hint="run again later: nothing is half done", **facts)
-    return HubError(text, **facts)
-
-
-def _commit_error(error: Exception, what: str) -> KernelHubError:
-    translated = translate(error, what)
-    if not isinstance(translated, HubUnavailable) or not _is_passing(error):
-        return translated
-    return CommitUnknown(
-        translated.message, status=translated.status, url=translated.url, hint=translated.hint
-    )
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """What calls of huggingface_hub raise for reasons outside this program.
-
-    `HTTPError` is the base class of the network library that this version stands on. An answer
-    that is no JSON, or JSON of another shape, surfaces as one of _NOT_THE_PROTOCOL.
-    """
-    from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled
-
-    return (HTTPError, OfflineModeIsEnabled, ConnectionError, TimeoutError, *_NOT_THE_PROTOCOL)
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether the same request may succeed a little later."""
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
-
-    if isinstance(error, OfflineModeIsEnabled):
-        return False
-    if isinstance(error, HfHubHTTPError):
-        return error.response.status_code in _LATER
-    return isinstance(error, (HTTPError, ConnectionError, TimeoutError))
-
-
-def _asked_wait(error: Exception) -> float | None:
-    """Seconds that the Hub asked to wait: Retry-After, or the reset of its RateLimit header."""
-    response = getattr(error, "response", None)
-    if response is None:
-        return None
-    after = response.headers.get("Retry-After", "")
-    if after.isdigit():
-        return float(after)
-    for part in response.headers.get("RateLimit", "").split(";"):
-        key, _, value = part.strip().partition("=")
-        if key == "t" and value.isdigit():
-            return float(value) + 1
-    return None
-
-
-class _Observed(io.BufferedReader):
-    """A file that tells how much of it was read."""
-
-    watcher: Callable[[int], None] | None = None
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        if self.watcher is not None:
-            self.watcher(len(data))
-        return data
-
-
-def _observe(streams: Sequence[BinaryIO], progress: Callable[[int], None] | None) -> None:
-    if progress is None:
-        return
-    lock = threading.Lock()  # huggingface_hub sends several files at a time
-
-    def watcher(count: int) -> None:
-        with lock:
-            progress(count)
-
-    for stream in streams:
-        if isinstance(stream, _Observed):
-            stream.watcher = watcher
-
-
-def _sha256(stream: BinaryIO) -> str:
-    state = hashlib.sha256()
-    stream.seek(0)
-    while chunk := stream.read(1 << 20):
-        state.update(chunk)
-    stream.seek(0)
-    return state.hexdigest()
-
-
-def _open(upload: Upload) -> BinaryIO:
-    """An open binary file: huggingface_hub then streams it, and needs no Xet service.
-
-    Raises:
-        IntegrityError: the file is gone.
-    """
-    if isinstance(upload.source, bytes):
-        return io.BytesIO(upload.source)
-    try:
-        if upload.size <= _IN_MEMORY:
-            return io.BytesIO(upload.source.read_bytes())
-        return _Observed(upload.source.open("rb", buffering=0))  # type: ignore[return-value]
-    except OSError as error:
-        raise IntegrityError(
-            f"cannot read {upload.source}: {error.strerror}",
-            hint="run `kernel-builder build`, then publish again",
-        ) from error
 
 
 def _is(content: bytes, file: RemoteFile) -> bool:
@@ -437,11 +250,12 @@ def _is(content: bytes, file: RemoteFile) -> bool:
 
 
 def quiet_library() -> None:
-    """Stop huggingface_hub's own bars and warnings in this process: the command line has its own."""
-    from huggingface_hub.utils import disable_progress_bars, logging
+    """Stop huggingface_hub's own bars and warnings in this process; the commands have theirs."""
+    from huggingface_hub.utils import logging as library_logging
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
-    logging.set_verbosity_error()
+    library_logging.set_verbosity(logging.ERROR)
 
 
 def _open_api(endpoint: str, token: str | None) -> HfApi:

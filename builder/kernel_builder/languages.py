@@ -41,7 +41,9 @@ def package_languages(project: Project, framework: str) -> tuple[str, ...]:
     names = [name for name in project.files(framework) if name.endswith(".py")]
     modules = [name for name in names if not name.startswith(f"{TUNING_FOLDER}/")]
     try:
-        return detect_languages((folder / n).read_bytes().decode("utf-8", "replace") for n in modules)
+        return detect_languages(
+            (folder / n).read_bytes().decode("utf-8", "replace") for n in modules
+        )
     except OSError as error:
         raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
 

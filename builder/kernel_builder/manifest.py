@@ -18,7 +18,7 @@ from kernelhub.formats.metadata import (
     Metadata,
     render_metadata,
 )
-from kernelhub.formats.variant import Framework, VariantName
+from kernelhub.formats.variant import Backend, Framework, VariantName
 
 MINVER = "0.14.0"
 MINVER_WITH_KERNEL_DEPENDS = "0.17.0"
@@ -73,9 +73,13 @@ def make_metadata(build_file: BuildFile, facts: VariantFacts) -> bytes:
             source=build_file.source,
             python_depends=tuple(dict.fromkeys(_python_depends(build_file, backend))),
             kernel_depends=kernel_depends,
-            backend=BackendInfo(type=backend, archs=_archs(build_file, facts.variant)),
+            backend=BackendInfo(
+                type=cast(Backend, backend), archs=_archs(build_file, facts.variant)
+            ),
             digest=Digest(algorithm="sha256", files=facts.files),
+            provenance=None,
             extension=KernelhubExtension(
+                schema_version=1,
                 framework=facts.variant.framework,
                 languages=facts.languages,
                 requires=dict(sorted(build_file.requires.items())),

@@ -92,9 +92,7 @@ def plan_build(project: Project) -> tuple[PlannedVariant, ...]:
         languages = package_languages(project, framework)
         digest = {file.path: encode(bytes.fromhex(file.sha256)) for file in files}
         for variant in variants_of(project.build_file, framework):
-            facts = VariantFacts(
-                variant=variant, uid=uid, files=digest, languages=languages
-            )
+            facts = VariantFacts(variant=variant, uid=uid, files=digest, languages=languages)
             planned.append(
                 PlannedVariant(
                     name=str(variant),
@@ -105,9 +103,7 @@ def plan_build(project: Project) -> tuple[PlannedVariant, ...]:
     return tuple(planned)
 
 
-def build(
-    project: Project, output: Path | None = None, *, reporter: Reporter = SILENT
-) -> Built:
+def build(project: Project, output: Path | None = None, *, reporter: Reporter = SILENT) -> Built:
     """Build every variant into `output` (default `<project>/build`), replacing it whole.
 
     The new build is written into a private folder beside it first. An interruption at any instant

@@ -2,16 +2,16 @@
 
 `v<N>` gets `build/<variant>/…`, then `main` gets the card, so that the card never names a version
 that is not there. What a branch holds below `build/` and the build does not is removed in the same
-commit. A branch `v<N>` that does not exist yet, or holds no build, starts at the head of main and its
-first commit removes everything but `.gitattributes`: a version holds its build and no stray files.
+commit. A branch `v<N>` that does not exist yet, or holds no build, starts at the head of main and
+its first commit removes everything but `.gitattributes`: a version holds its build, nothing stray.
 
 Every commit names the one that its plan was made against, so two publishers cannot mix their
-files: the second is told. After a lost answer the branch is looked at before anything is sent again.
+files: the second is told. After a lost answer the branch is looked at before anything is sent
+again.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -20,21 +20,18 @@ from pathlib import Path
 
 from kernelhub.errors import InputError, RepositoryNotFound
 from kernelhub.reporter import SILENT, Reporter
-from kernelhub.sources import RemoteFile
 
 from .api import Break
 from .compat import breaks_of_published
-from .hub import Committed, CommitRaced, CommitUnknown, Hub, Refs, Upload
-from .pack import OUTPUT, check_build
+from .hub import Committed, Hub, Refs
+from .pack import check_build
 from .project import Project
-from .publish_content import MAIN, Content, build_content, card_content
-from .publish_plan import BranchPlan, plan_branch
-
-log = logging.getLogger(__name__)
+from .publish_content import Content, build_content, card_content
+from .publish_plan import MAIN, BranchPlan, plan_branch
+from .publish_send import BranchCommit
 
 _VERSION_BRANCH = re.compile(r"v[0-9]+")
 _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_SENDS = (2.0, 8.0)
 
 
 class BreakingChange(InputError):
@@ -134,16 +131,14 @@ def publish(
             _publish_branch(hub, repo_id, content, plan, refs, options, reporter)
             for content, plan in zip(wanted, plans, strict=True)
         ]
-    return Publication(
-        repo_id=repo_id, created=created, branches=tuple(results), breaks=breaks
-    )
+    return Publication(repo_id=repo_id, created=created, branches=tuple(results), breaks=breaks)
 
 
 def _repo_id(project: Project, options: Options) -> str:
     repo_id = options.repo_id or project.build_file.hub_repo_id
     if not repo_id:
         raise InputError(
-            "no repository named", hint='give --repo-id, or set repo-id under [general.hub]'
+            "no repository named", hint="give --repo-id, or set repo-id under [general.hub]"
         )
     if _REPO_ID.fullmatch(repo_id) is None:
         raise InputError(f"{repo_id!r} is no repository", hint='write "organisation/name"')
@@ -164,16 +159,7 @@ def _plan(hub: Hub, repo_id: str, refs: Refs, content: Content) -> BranchPlan:
     head = refs.branches.get(content.branch)
     start = head or refs.branches.get(MAIN)
     remote = hub.tree(repo_id, start) if start else ()
-    return plan_branch(
-        content.branch, head, content.files, remote, owned=_owned(content.branch, remote)
-    )
-
-
-def _owned(branch: str, remote: Iterable[RemoteFile]) -> tuple[str, ...]:
-    if branch == MAIN:
-        return ()
-    has_build = any(file.path.startswith(f"{OUTPUT}/") for file in remote)
-    return (f"{OUTPUT}/",) if has_build else ("",)
+    return plan_branch(content.branch, head, content.files, remote)
 
 
 def _publish_branch(
@@ -194,93 +180,15 @@ def _publish_branch(
     if plan.is_empty:
         return BranchResult(plan=plan, committed=None)
     reporter.stage(f"publish {content.branch}", plan.upload_bytes, "bytes")
-    committed = _send(hub, repo_id, content, plan, refs, options, reporter)
+    commit = BranchCommit(
+        hub=hub,
+        repo_id=repo_id,
+        content=content,
+        plan=plan,
+        before=refs,
+        create_pr=options.create_pr,
+        wait=options.wait,
+    )
+    committed = commit.send(reporter)
     reporter.done()
     return BranchResult(plan=plan, committed=committed)
-
-
-def _send(
-    hub: Hub,
-    repo_id: str,
-    content: Content,
-    plan: BranchPlan,
-    refs: Refs,
-    options: Options,
-    reporter: Reporter,
-) -> Committed:
-    """Send the commit; after a lost answer, only if the branch shows that it was not made."""
-    assert plan.parent is not None  # noqa: S101 - the branch was made if it was missing
-    by_path = {file.path: file for file in content.files}
-    uploads = [
-        Upload(
-            path=path,
-            source=content.sources[path],
-            size=by_path[path].size,
-            sha256=by_path[path].sha256,
-        )
-        for path in (*plan.added, *plan.updated)
-    ]
-    for pause in (*_SENDS, None):
-        try:
-            return hub.commit(
-                repo_id,
-                content.branch,
-                uploads=uploads,
-                deletions=plan.deleted,
-                parent=plan.parent,
-                message=_message(content.branch, plan),
-                create_pr=options.create_pr,
-                progress=reporter.advance,
-            )
-        except CommitRaced as error:
-            raise CommitRaced(
-                f"{content.branch} of {repo_id} moved on from {plan.parent[:12]} while this was "
-                "published; nothing was changed",
-                status=412,
-                hint="somebody else published: look at their commit, then run again",
-            ) from error
-        except CommitUnknown as error:
-            landed = _landed(hub, repo_id, content, plan, refs, options)
-            if landed is not None:
-                return landed
-            if pause is None:
-                raise
-            log.warning("%s; not made, sending again in %.0f s", error.message, pause)
-            options.wait(pause)
-    raise AssertionError("unreachable")
-
-
-def _landed(
-    hub: Hub, repo_id: str, content: Content, plan: BranchPlan, before: Refs, options: Options
-) -> Committed | None:
-    """The commit whose answer was lost, if it was made after all."""
-    now = hub.refs(repo_id)
-    if options.create_pr:
-        fresh = now.pull_requests.keys() - before.pull_requests.keys()
-        candidates = {ref: now.pull_requests[ref] for ref in sorted(fresh)}
-    else:
-        candidates = {content.branch: now.branches.get(content.branch, "")}
-    for ref, head in candidates.items():
-        if not head or head == plan.parent:
-            continue
-        remote = hub.tree(repo_id, head)
-        owned = _owned(content.branch, remote)
-        if plan_branch(ref, head, content.files, remote, owned=owned).is_empty:
-            return Committed(
-                oid=head,
-                url=f"{hub.endpoint}/kernels/{repo_id}/commit/{head}",
-                pull_request=_pull_request(hub, repo_id, ref) if options.create_pr else None,
-            )
-    return None
-
-
-def _pull_request(hub: Hub, repo_id: str, ref: str) -> str:
-    return f"{hub.endpoint}/kernels/{repo_id}/discussions/{ref.rsplit('/', 1)[-1]}"
-
-
-def _message(branch: str, plan: BranchPlan) -> str:
-    if branch == MAIN:
-        return "Update the card"
-    changes = (("add", plan.added), ("update", plan.updated), ("remove", plan.deleted))
-    parts = [f"{verb} {len(paths)}" for verb, paths in changes if paths]
-    return f"Publish {branch}: {', '.join(parts)} files"

@@ -1,4 +1,4 @@
-"""What a branch should hold: the files of a build, or the card, with the ids a Hub knows them by."""
+"""What a branch should hold: a build or the card, with the ids that a Hub knows files by."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from kernelhub.errors import InputError
 from .card import CARD, make_card, render_card
 from .pack import METADATA, OUTPUT, Built
 from .project import Project
-from .publish_plan import LocalFile
+from .publish_plan import MAIN, LocalFile
 
-MAIN = "main"
 _CHUNK = 1 << 20
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kernelhub.sources import RemoteFile
+
+MAIN = "main"
+BUILD = "build/"
+GIT_ATTRIBUTES = ".gitattributes"  # says which files are LFS: it belongs to the Hub
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +52,23 @@ class BranchPlan:
 
 
 def plan_branch(
-    branch: str,
-    parent: str | None,
-    local: Iterable[LocalFile],
-    remote: Iterable[RemoteFile],
-    *,
-    owned: tuple[str, ...],
+    branch: str, parent: str | None, local: Iterable[LocalFile], remote: Collection[RemoteFile]
 ) -> BranchPlan:
     """Compare what should be on a branch with what is there.
 
+    On main only the local files are touched. On a branch that holds a build, everything below
+    `build/` that is not local is stale; on one that holds none yet, everything is.
+
     Args:
-        owned: path prefixes below which everything that is not local is stale; `""` owns all.
+        parent: the branch's commit now, None if there is no such branch yet.
+        remote: the files there now, or where the branch would start.
     """
     wanted: Mapping[str, LocalFile] = {file.path: file for file in local}
     present: Mapping[str, RemoteFile] = {file.path: file for file in remote}
     same = {path for path, file in wanted.items() if _same(file, present.get(path))}
-    stale = [p for p in present.keys() - wanted.keys() if p.startswith(owned) and not _kept(p)]
+    prefixes = _owned(branch, remote)
+    others = present.keys() - wanted.keys() - {GIT_ATTRIBUTES}
+    stale = [path for path in others if path.startswith(prefixes)]
     changed = wanted.keys() - same
     return BranchPlan(
         branch=branch,
@@ -84,6 +89,8 @@ def _same(local: LocalFile, remote: RemoteFile | None) -> bool:
     return remote.git_sha1 == local.git_sha1
 
 
-def _kept(path: str) -> bool:
-    """`.gitattributes` says which files are LFS: it belongs to the Hub."""
-    return path == ".gitattributes"
+def _owned(branch: str, remote: Collection[RemoteFile]) -> tuple[str, ...]:
+    if branch == MAIN:
+        return ()
+    has_build = any(file.path.startswith(BUILD) for file in remote)
+    return (BUILD,) if has_build else ("",)
