@@ -8,7 +8,7 @@ anywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kernelhub.errors import InputError, MissingExtra
+
+from .syntax import parse_source
 
 if TYPE_CHECKING:
     import griffe
@@ -84,15 +86,35 @@ def find_breaks(old: Path, new: Path) -> tuple[Break, ...]:
         griffe.BreakageKind.RETURN_CHANGED_TYPE,
     }
     before, after = _load(old), _load(new)
-    gone = sorted(_public_names(before) - _public_names(after))
-    breaks = {name: [Break(name=name, what="is no longer public")] for name in gone}
+    gone = _public_names(before) - _public_names(after)
+    breaks = {Break(name=name, what="is no longer public") for name in gone}
+    homes = _homes(before) | _homes(after)
     with _quiet():
         for breakage in griffe.find_breaking_changes(before, after):
-            name = breakage.obj.path.removeprefix(f"{before.path}.")
-            if breakage.kind not in harmless and name not in gone:
-                what = _explain(breakage)
-                breaks.setdefault(f"{name} {what}", [Break(name=name, what=what)])
-    return tuple(found for _, items in sorted(breaks.items()) for found in items)
+            name = _public_path(breakage.obj.path, homes)
+            if name is not None and name not in gone and breakage.kind not in harmless:
+                breaks.add(Break(name=name, what=_explain(breakage)))
+    return tuple(sorted(breaks, key=str))
+
+
+def _homes(module: griffe.Module) -> dict[str, str]:
+    """Where each public object is defined, to the name that users know it by."""
+    homes = {f"{module.path}.{name}": name for name in _public_names(module)}
+    for name in _public_names(module):
+        target = _resolved(module, name)
+        if target is not None:
+            homes[target.path] = name
+    return homes
+
+
+def _public_path(path: str, homes: Mapping[str, str]) -> str | None:
+    """`pkg.mod.Layer.forward` as users know it (`Layer.forward`); None if they do not."""
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        home = ".".join(parts[:count])
+        if home in homes:
+            return ".".join([homes[home], *parts[count:]])
+    return None
 
 
 def _explain(breakage: griffe.Breakage) -> str:
@@ -123,6 +145,7 @@ def _griffe() -> ModuleType:
 def _load(package: Path) -> griffe.Module:
     library = _griffe()
     name = package.name
+    _check_syntax(package)
     try:
         with _quiet():
             module = library.load(
@@ -131,10 +154,24 @@ def _load(package: Path) -> griffe.Module:
                 try_relative_path=False,
                 allow_inspection=False,
             )
-    except (library.LoadingError, SyntaxError, UnicodeDecodeError, ImportError) as error:
+    except (library.LoadingError, UnicodeDecodeError, ImportError) as error:
         raise InputError(f"cannot read the public interface of {name}: {error}") from error
     loaded: griffe.Module = module
     return loaded
+
+
+def _check_syntax(package: Path) -> None:
+    """griffe leaves out modules that do not parse; an interface with a hole is none."""
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        try:
+            parse_source(path.read_bytes(), name)
+        except SyntaxError as error:
+            raise InputError(
+                f"cannot read the public interface of {package.name}: {name}: {error}"
+            ) from error
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _public_names(module: griffe.Module) -> set[str]:

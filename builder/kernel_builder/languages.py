@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from kernelhub.errors import InputError
 
 from .project import TUNING_FOLDER, Project
+from .syntax import parse_source
 
 LANGUAGES = ("triton", "gluon", "pallas", "helion", "torch")
 _BY_MODULE = {
@@ -50,13 +51,15 @@ def package_languages(project: Project, framework: str) -> tuple[str, ...]:
 
 def _languages_of(text: str) -> Iterator[str]:
     try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError):
+        module = parse_source(text)
+    except SyntaxError:
         return
     for imported in _imports(module):
         parts = imported.split(".")
-        candidates = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
-        yield from (_BY_MODULE[name] for name in candidates if name in _BY_MODULE)
+        prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        known = next((name for name in prefixes if name in _BY_MODULE), None)
+        if known is not None:
+            yield _BY_MODULE[known]
 
 
 def _imports(module: ast.Module) -> Iterator[str]:

@@ -1,0 +1,192 @@
+"""A Hub that refuses, fails, lies or says nothing: clear errors, and no commit made twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.hub import Hub
+from kernel_builder.pack import build
+from kernel_builder.project import Project
+from kernel_builder.publish import Options, publish
+from kernelhub.errors import (
+    HubAuthError,
+    HubError,
+    HubRateLimited,
+    HubUnavailable,
+    IntegrityError,
+    KernelHubError,
+)
+from kernelhub.serve.faults import Fault
+from kernelhub.serve.testing import hub_process, running_hub
+
+REPO = "demo/my-relu"
+
+
+class Waits(list):
+    """Stands in for `time.sleep`: remembers how long it was asked to wait."""
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+@pytest.fixture
+def waits():
+    return Waits()
+
+
+@pytest.fixture
+def project(make_project):
+    project = Project.open(make_project())
+    build(project)
+    return project
+
+
+def send(hub, project, waits, **options):
+    client = Hub(hub.url, options.pop("token", None), sleep=waits)
+    return publish(project, client, Options(repo_id=REPO, wait=waits, **options))
+
+
+def history(hub, branch):
+    return [
+        commit.title
+        for commit in Hub(hub.url)._api.list_repo_commits(REPO, repo_type="kernel", revision=branch)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "text"),
+    [
+        (401, HubAuthError, "hf auth login"),
+        (403, HubAuthError, "write access"),
+        (429, HubRateLimited, "wait"),
+        (503, HubUnavailable, "run again later"),
+        (418, HubError, "418"),
+    ],
+)
+def test_refusals_say_what_to_do(hub, project, waits, status, error, text):
+    hub.faults.replace([Fault(effect="status", status=status)])
+    with pytest.raises(error, match=text) as caught:
+        send(hub, project, waits)
+    assert caught.value.status == status
+    assert len(waits) == (4 if status in (429, 503) else 0)
+
+
+def test_the_wait_that_the_hub_asks_for(hub, project, waits):
+    later = Fault(effect="status", status=429, headers={"Retry-After": "7"}, nth=(1, 2))
+    hub.faults.replace([later])
+    send(hub, project, waits)
+    assert waits == [7.0, 7.0]
+    assert history(hub, "v1")[0].startswith("Publish v1")
+
+
+@pytest.mark.parametrize("effect", ["garbage", "reset"])
+def test_no_hub_at_all(hub, project, waits, effect):
+    hub.faults.replace([Fault(effect=effect, body=b"<html>log in</html>")])
+    with pytest.raises(HubUnavailable, match=r"protocol|network"):
+        send(hub, project, waits)
+
+
+def test_json_of_another_shape(hub, project, waits):
+    hub.faults.replace([Fault(effect="status", status=200, body=b'{"hello": [1]}')])
+    with pytest.raises(HubUnavailable, match="protocol"):
+        send(hub, project, waits)
+
+
+def test_nobody_listens(project, waits):
+    with pytest.raises(HubUnavailable, match="check the network"):
+        publish(project, Hub("http://127.0.0.1:9", sleep=waits), Options(repo_id=REPO))
+    assert len(waits) == 4
+
+
+@pytest.mark.parametrize("effect", ["lost_answer", "status"])
+def test_a_lost_answer_does_not_commit_twice(hub, project, waits, effect):
+    hub.faults.replace(
+        [Fault(effect=effect, status=500, method="POST", path="/commit/v1", nth=(1,))]
+    )
+    done = send(hub, project, waits)
+    assert len(history(hub, "v1")) == 2  # of the Hub, when it made the repository, and ours
+    oid = done.branches[0].committed.oid
+    assert oid == Hub(hub.url).refs(REPO).branches["v1"]
+    assert waits == ([] if effect == "lost_answer" else [2.0])
+
+
+def test_a_lost_answer_does_not_open_two_pull_requests(hub, project, waits, make_project):
+    send(hub, project, waits)
+    changed = Project.open(make_project({"new.py": ""}))
+    build(changed)
+    hub.faults.replace([Fault(effect="lost_answer", method="POST", path="/commit/v1", nth=(1,))])
+    done = send(hub, changed, waits, create_pr=True)
+    assert done.branches[0].committed.pull_request.endswith("/discussions/1")
+    assert len(Hub(hub.url).refs(REPO).pull_requests) == 1
+
+
+def test_a_hub_that_loses_every_commit_is_given_up(hub, project, waits):
+    hub.faults.replace([Fault(effect="status", status=502, method="POST", path="/commit/v1")])
+    with pytest.raises(HubUnavailable, match="502"):
+        send(hub, project, waits)
+    assert waits == [2.0, 8.0]
+    hub.faults.replace([])
+    done = send(hub, project, waits)  # what was left half way is completed
+    assert [r.committed is not None for r in done.branches] == [True, True]
+    assert len(history(hub, "v1")) == 2
+
+
+def test_published_sources_that_arrive_damaged(hub, project, waits, make_project):
+    send(hub, project, waits)
+    changed = Project.open(make_project({"new.py": ""}))
+    build(changed)
+    hub.faults.replace([Fault(effect="corrupt", method="GET", path="/resolve/.*__init__")])
+    with pytest.raises(IntegrityError, match="listing"):
+        send(hub, changed, waits)
+
+
+def test_tokens(tmp_path, project, waits):
+    tokens = {"reader": "read", "writer": "write"}
+    with running_hub(tmp_path / "guarded", tokens=tokens) as hub:
+        for token in (None, "reader", "wrong"):
+            with pytest.raises(KernelHubError) as caught:
+                send(hub, project, waits, token=token)
+            assert "token" in str(caught.value)
+        send(hub, project, waits, token="writer", private=True)
+        info = Hub(hub.url, "writer")._api.kernel_info(REPO)
+        assert info.private
+
+
+CHILD = """
+import resource, sys
+from kernel_builder.hub import Hub, quiet_library
+from kernel_builder.project import Project
+from kernel_builder.publish import Options, publish
+import huggingface_hub, griffe
+project = Project.open(sys.argv[2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+publish(project, Hub(sys.argv[1]), Options(repo_id="demo/my-relu"))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow
+def test_a_large_file_is_not_held_in_memory(tmp_path, make_project):
+    root = make_project({"data.bin": b""}, backends=("cpu",))
+    large = root / "torch-ext" / "my_relu" / "data.bin"
+    with large.open("wb") as stream:
+        for _ in range(200):
+            stream.write(os.urandom(1_000_000))
+    build(Project.open(root))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    with hub_process(tmp_path / "hub") as (url, process):
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, url, str(root)],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        print("publisher grew by", done.stdout, "kB; hub", status[status.index("VmHWM") :][:20])
+    assert int(done.stdout) < 64 * 1024  # kB
