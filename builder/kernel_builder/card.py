@@ -14,7 +14,7 @@ from pathlib import Path
 from kernelhub.errors import InputError
 
 from .api import PublicFunction, public_functions
-from .evidence import TuningRow, tuning_rows
+from .card_tuning import TuningRow, tuning_rows
 from .languages import package_languages
 from .manifest import variants_of
 from .project import Project
@@ -165,7 +165,8 @@ def _tuning(card: Card) -> str:
     if not card.tuning:
         return ""
     rows = [
-        f"| `{row.kernel}` | {_cell(row.device)} | {row.shapes} | {row.slowdown_text} |"
+        f"| `{_cell(row.kernel)}` | {_cell(row.device)} "
+        f"| {_mean(row.fitted)} | {_mean(row.held_out)} |"
         for row in card.tuning
     ]
     return "\n".join(
@@ -174,11 +175,15 @@ def _tuning(card: Card) -> str:
             "",
             _SLOWDOWN,
             "",
-            "| kernel | device | shapes | slowdown |",
+            "| kernel | device | fitted shapes | held-out shapes |",
             "|---|---|---|---|",
             *rows,
         ]
     )
+
+
+def _mean(summary: tuple[int, float] | None) -> str:
+    return "none" if summary is None else f"{summary[1]:.3f} over {summary[0]}"
 
 
 def _facts(card: Card) -> str:

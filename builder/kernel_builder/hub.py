@@ -16,10 +16,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from packaging.version import Version
 
-from kernelhub.errors import IntegrityError
+from kernelhub.errors import InputError, IntegrityError
 from kernelhub.sources import RemoteFile
 
 from .hub_errors import asked_wait, commit_error, is_passing, library_errors, translate
@@ -61,6 +62,9 @@ class Hub:
         endpoint: base URL.
         token: access token; None takes what HF's tools have stored or `HF_TOKEN`.
         sleep: waits that many seconds (tests pass their own).
+
+    Raises:
+        InputError: the endpoint is no http or https URL.
     """
 
     def __init__(
@@ -70,6 +74,10 @@ class Hub:
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc:
+            raise InputError(
+                f"{endpoint!r} is no address of a Hub", hint="for example http://127.0.0.1:8765"
+            )
         self.endpoint = endpoint.rstrip("/")
         self._token = token
         self._sleep = sleep

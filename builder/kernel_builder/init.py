@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from kernelhub.errors import InputError, StoreError
+from kernelhub.formats import json_schema
 from kernelhub.formats.build_toml import SCHEMA_HINT
 from kernelhub.formats.names import python_name
 
@@ -104,7 +105,13 @@ def _files(name: str, package: str, language: str) -> dict[str, str]:
     files = {place: _template("common", source) for source, place in _COMMON.items()}
     files |= {f"{sources}/{source}": _template(language, source) for source in _SOURCES}
     files["tests/test_kernel.py"] = _template(language, "test_kernel.py")
-    return {place: _filled(text, values) for place, text in files.items()}
+    filled = {place: _filled(text, values) for place, text in files.items()}
+    return filled | {_schema_place(): json_schema.render("build.toml")}
+
+
+def _schema_place() -> str:
+    """Where build.toml's first line says that its schema is."""
+    return SCHEMA_HINT.removeprefix("#:schema ./")
 
 
 def _requires(requires: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
@@ -55,6 +57,21 @@ def test_both_frameworks_have_their_own_interface(sample):
     assert "### jax\n\n- `double(x: jax.Array) -> jax.Array`" in text
     assert "### torch\n\n- `double(x: torch.Tensor) -> torch.Tensor`" in text
     assert front_matter(text)["tags"] == ["kernel", "pallas", "torch"]
+
+
+def test_what_was_measured(make_project):
+    evidence = {
+        "kernel": "gate.silu",
+        "device": {"name": "NVIDIA H200"},
+        "scores": {
+            "fitted": {"points": 12, "geomean": 1.0123},
+            "held_out": {"points": 0, "geomean": None},
+        },
+    }
+    files = {"tuning/gate.silu.nvidia-h200.json": json.dumps(evidence), "tuning/x.json": "[1]"}
+    text = render(make_project(files | {"tuning/y.json": "{"}))
+    assert "| `gate.silu` | NVIDIA H200 | 1.012 over 12 | none |" in text
+    assert text.count("\n| `") == 1
 
 
 @pytest.mark.parametrize("licence", ["yes", "my licence: v2", "- x", "0", ""])

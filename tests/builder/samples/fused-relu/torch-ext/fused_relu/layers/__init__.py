@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from .._ops import ops
+from .._ops import ops  # noqa: TID252
 
 
 class ReLU(nn.Module):

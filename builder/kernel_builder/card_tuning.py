@@ -1,0 +1,56 @@
+"""What the evidence files beside a package's trees say, as far as a card tells it.
+
+Evidence is data of the tuning room (`tuning/evidence.py` writes it); a file that says something
+else gives no row, and `check` is what reports it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .project import TUNING_FOLDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRow:
+    """One tunable on one device.
+
+    Attributes:
+        kernel: dotted name of the tunable below the package.
+        device: the vendor's name of the device.
+        fitted, held_out: number of shapes, and the geometric mean over them of chosen over best
+            time; None where there are no shapes.
+    """
+
+    kernel: str
+    device: str
+    fitted: tuple[int, float] | None
+    held_out: tuple[int, float] | None
+
+
+def tuning_rows(package: Path) -> Iterator[TuningRow]:
+    """A row for each evidence file in the package's folder of trees, by file name."""
+    for path in sorted((package / TUNING_FOLDER).glob("*.json")):
+        try:
+            content = json.loads(path.read_bytes())
+        except ValueError:
+            continue
+        match content:
+            case {"kernel": str(kernel), "device": {"name": str(device)}, "scores": dict(scores)}:
+                yield TuningRow(
+                    kernel=kernel,
+                    device=device,
+                    fitted=_summary(scores.get("fitted")),
+                    held_out=_summary(scores.get("held_out")),
+                )
+
+
+def _summary(scores: Any) -> tuple[int, float] | None:
+    match scores:
+        case {"points": int(points), "geomean": int(mean) | float(mean)} if points:
+            return points, float(mean)
+    return None
