@@ -11,11 +11,11 @@ import hashlib
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from packaging.version import Version
@@ -36,6 +36,7 @@ T = TypeVar("T")
 REPO_TYPE = "kernel"
 _WAITS = (1.0, 2.0, 4.0, 8.0)
 _LONGEST_WAIT = 120.0
+_SILENCE = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class Hub:
     Args:
         endpoint: base URL.
         token: access token; None takes what HF's tools have stored or `HF_TOKEN`.
+        timeout: seconds without a byte from the Hub after which a request has failed; the library
+            underneath would wait for ever.
         sleep: waits that many seconds (tests pass their own).
 
     Raises:
@@ -72,6 +75,7 @@ class Hub:
         endpoint: str,
         token: str | None = None,
         *,
+        timeout: float = _SILENCE,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc:
@@ -80,6 +84,7 @@ class Hub:
             )
         self.endpoint = endpoint.rstrip("/")
         self._token = token
+        self._timeout = timeout
         self._sleep = sleep
         self._api = _open_api(self.endpoint, token)
         self._trees: dict[tuple[str, str], tuple[RemoteFile, ...]] = {}  # commits do not change
@@ -222,16 +227,17 @@ class Hub:
             observe(streams, progress)
             deleted = [CommitOperationDelete(path, is_folder=False) for path in deletions]
             try:
-                made = self._api.create_commit(
-                    repo_id,
-                    [*additions, *deleted],
-                    repo_type=REPO_TYPE,
-                    revision=branch,
-                    parent_commit=parent,
-                    commit_message=message,
-                    commit_description=description,
-                    create_pr=create_pr,
-                )
+                with _patience(self._timeout):
+                    made = self._api.create_commit(
+                        repo_id,
+                        [*additions, *deleted],
+                        repo_type=REPO_TYPE,
+                        revision=branch,
+                        parent_commit=parent,
+                        commit_message=message,
+                        commit_description=description,
+                        create_pr=create_pr,
+                    )
             except library_errors() as error:
                 raise commit_error(error, what) from error
         return Committed(oid=made.oid, url=str(made.commit_url), pull_request=made.pr_url)
@@ -239,7 +245,8 @@ class Hub:
     def _call(self, what: str, call: Callable[[], T]) -> T:
         for wait in (*_WAITS, None):
             try:
-                return call()
+                with _patience(self._timeout):
+                    return call()
             except library_errors() as error:
                 translated = translate(error, what)
                 if wait is None or not is_passing(error):
@@ -255,6 +262,20 @@ def _is(content: bytes, file: RemoteFile) -> bool:
         return hashlib.sha256(content).hexdigest() == file.sha256
     header = f"blob {len(content)}\0".encode()
     return hashlib.sha1(header + content, usedforsecurity=False).hexdigest() == file.git_sha1
+
+
+@contextmanager
+def _patience(seconds: float) -> Iterator[None]:
+    """Give the library's shared session a timeout for the block; it has none of its own."""
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined] # unexported
+
+    session: Any = get_session()
+    before = session.timeout
+    session.timeout = seconds
+    try:
+        yield
+    finally:
+        session.timeout = before
 
 
 def quiet_library() -> None:

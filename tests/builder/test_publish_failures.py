@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -94,6 +96,38 @@ def test_json_of_another_shape(hub, project, waits):
     hub.faults.replace([Fault(effect="status", status=200, body=b'{"hello": [1]}')])
     with pytest.raises(HubUnavailable, match="protocol"):
         send(hub, project, waits)
+
+
+def test_a_hub_that_says_nothing(hub, project, waits):
+    hub.faults.replace([Fault(effect="stall", seconds=30.0, path="/refs")])
+    client = Hub(hub.url, timeout=0.2, sleep=waits)
+    with pytest.raises(HubUnavailable, match="timed out"):
+        publish(project, client, Options(repo_id=REPO))
+    assert len(waits) == 4
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("path", ["/refs", "/commit/v1"])
+def test_interrupted_while_the_hub_keeps_it_waiting(hub, project, path):
+    hub.faults.replace([Fault(effect="stall", seconds=60.0, path=path)])
+    code = "from kernel_builder.cli import main; main()"
+    command = ["publish", str(project.root), "--endpoint", hub.url, "--repo-id", REPO]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while not hub.faults.injected and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in said
 
 
 def test_nobody_listens(project, waits):
