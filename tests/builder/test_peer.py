@@ -43,8 +43,12 @@ def run(hub, tmp_path, code, **environment):
     return done.stdout
 
 
-def test_plain_torch_kernel_with_a_custom_op_and_a_layer(hub, sample, tmp_path):
+def test_torch_kernels_run_and_jax_variants_do_not_disturb(hub, sample, tmp_path):
     publish_sample(hub, sample("fused-relu"), "demo/fused-relu")
+    both = sample("both-frameworks")
+    toml = both / "build.toml"
+    toml.write_text(toml.read_text().replace('"einops>=0.7", ', ""))
+    publish_sample(hub, both, "demo/both")
     code = """
 import torch
 from kernels import get_kernel
@@ -52,10 +56,13 @@ k = get_kernel("demo/fused-relu", version=1, trust_remote_code=True)
 x = torch.tensor([-1.0, 2.0])
 print(k.relu(x, 0.5).tolist(), k.layers.ReLU()(x).tolist(), k.scales())
 print(torch.compile(k.relu, backend="eager", fullgraph=True)(x, 2.0).tolist())
+k = get_kernel("demo/both", version=0, trust_remote_code=True)
+print(k.double(torch.ones(2)).tolist())
 """
     assert run(hub, tmp_path, code).splitlines() == [
         "[0.0, 1.0] [0.0, 2.0] [0.5, 1.0]",
         "[0.0, 4.0]",
+        "[2.0, 2.0]",
     ]
 
 
@@ -74,20 +81,6 @@ x = torch.arange(300.0)
 print(torch.equal(k.scale(x, 3.0), 3 * x))
 """
     assert run(hub, tmp_path, code, TRITON_INTERPRET="1").strip() == "True"
-
-
-def test_jax_variants_do_not_disturb_it(hub, sample, tmp_path):
-    root = sample("both-frameworks")
-    toml = root / "build.toml"
-    toml.write_text(toml.read_text().replace('"einops>=0.7", ', ""))
-    publish_sample(hub, root, "demo/both")
-    code = """
-import torch
-from kernels import get_kernel
-k = get_kernel("demo/both", version=0, trust_remote_code=True)
-print(k.double(torch.ones(2)).tolist())
-"""
-    assert run(hub, tmp_path, code).strip() == "[2.0, 2.0]"
 
 
 def test_its_own_hash_agrees_with_the_digest(sample, hub, tmp_path):

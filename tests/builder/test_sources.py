@@ -119,14 +119,13 @@ def test_breaks_are_named(tmp_path, change, expected):
         assert any(item.startswith(start) for item in found), found
 
 
-@pytest.mark.parametrize("name", ["relu", "my_kernel"])
-def test_generated_ops_give_a_namespace_of_the_build(tmp_path, name):
-    (tmp_path / "_ops.py").write_bytes(render_ops(name, "0123456789ab"))
+def test_generated_ops_give_a_namespace_of_the_build(tmp_path):
+    (tmp_path / "_ops.py").write_bytes(render_ops("my_kernel", "0123456789ab"))
     code = "import _ops; print(_ops.add_op_namespace_prefix('f'), _ops.ops.name)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     qualified, namespace = done.stdout.split()
     assert qualified == f"{namespace}::f"
-    assert namespace.startswith(f"_{name}_")
+    assert namespace.startswith("_my_kernel_")
     assert namespace.endswith("_0123456789ab")
