@@ -115,6 +115,11 @@ def build(project: Project, output: Path | None = None, *, reporter: Reporter = 
     """
     target = (output or project.root / OUTPUT).absolute()
     variants = plan_build(project)
+    if not variants:
+        raise InputError(
+            f"{project.build_file.name} has nothing to build: no backends",
+            hint='for example backends = ["cuda"] in build.toml',
+        )
     total = sum(file.size for variant in variants for file in variant.files)
     with _disk_errors(target), _work_folder(target) as work:
         recover(target, work)
@@ -200,7 +205,8 @@ def _variant_folders(target: Path) -> dict[str, Path]:
 def _refuse_foreign(target: Path) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise InputError(
-            f"{target} is not a folder", hint="remove it, or name another place with --output"
+            f"{target} is not a folder of its own",
+            hint="remove it, or name another place with --output",
         )
     if not target.is_dir():
         return
@@ -290,8 +296,6 @@ def _disk_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, Timeout):
-            raise
         reason = error.strerror or str(error)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise StoreError(

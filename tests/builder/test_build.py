@@ -187,6 +187,23 @@ def test_refuses_to_replace_what_no_build_wrote(make_project):
     assert (root / "other" / "torch-cpu" / "metadata.json").is_file()
 
 
+def test_a_project_without_backends_has_nothing_to_build(make_project):
+    root = make_project(backends=())
+    with pytest.raises(InputError, match="nothing to build"):
+        build(Project.open(root))
+    assert not (root / "build").exists()
+
+
+def test_output_that_is_a_link_or_a_file(make_project, tmp_path):
+    project = Project.open(make_project())
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "file").write_text("precious")
+    for name in ("link", "file"):
+        with pytest.raises(InputError, match="not a folder"):
+            build(project, tmp_path / name)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
 def test_checks_that_a_build_is_there_fresh_and_whole(make_project):
     root = make_project()
     project = Project.open(root)

@@ -58,6 +58,13 @@ def test_generated_files_are_complete(tmp_path, language):
     assert ".kernel-builder/" in files[".gitignore"].read_text()
 
 
+def test_the_how_to_shows_the_generated_workflow(tmp_path):
+    root = start_project("my-gate", "triton", tmp_path / "gate")
+    _, workflow = (root / ".github/workflows/kernel.yml").read_text().split("name: kernel\n")
+    how_to = Path(__file__).parents[2] / "docs" / "how-to" / "publish-from-ci.md"
+    assert f"```yaml\nname: kernel\n{workflow}```" in how_to.read_text()
+
+
 def test_makes_the_folder_or_fills_an_empty_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert start_project("my-gate", "torch") == tmp_path / "my-gate"
