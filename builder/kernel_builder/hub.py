@@ -24,7 +24,7 @@ from kernelhub.errors import InputError, IntegrityError
 from kernelhub.sources import RemoteFile
 
 from .hub_errors import asked_wait, commit_error, is_passing, library_errors, translate
-from .uploads import Upload, observe, open_upload, sha256_of
+from .uploads import Upload, observe, open_upload
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -218,8 +218,8 @@ class Hub:
                 CommitOperationAdd(upload.path, stream)
                 for upload, stream in zip(uploads, streams, strict=True)
             ]
-            for upload, stream in zip(uploads, streams, strict=True):
-                if sha256_of(stream) != upload.sha256:
+            for upload, addition in zip(uploads, additions, strict=True):
+                if addition.upload_info.sha256.hex() != upload.sha256:
                     raise IntegrityError(
                         f"{upload.path} changed while it was published",
                         hint="run `kernel-builder build`, then publish again",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +12,6 @@ from typing import BinaryIO
 from kernelhub.errors import IntegrityError
 
 _IN_MEMORY = 1 << 18  # files up to this size are read whole, so that few files are open at a time
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +49,6 @@ def observe(streams: Sequence[BinaryIO], progress: Callable[[int], None] | None)
     for stream in streams:
         if isinstance(stream, Observed):
             stream.watcher = watcher
-
-
-def sha256_of(stream: BinaryIO) -> str:
-    """Hash of a whole stream, hexadecimal; the stream stands at its start again."""
-    state = hashlib.sha256()
-    stream.seek(0)
-    while chunk := stream.read(_CHUNK):
-        state.update(chunk)
-    stream.seek(0)
-    return state.hexdigest()
 
 
 def open_upload(upload: Upload) -> BinaryIO:
