@@ -1,7 +1,7 @@
 """What the evidence files beside a package's trees say, as far as a card tells it.
 
-Evidence is data of the tuning room (`tuning/evidence.py` writes it); a file that says something
-else gives no row, and `check` is what reports it.
+Of an evidence file only its kernel, device and summaries are read: number of points and geometric
+mean, below `scores` or beside the rest. A file that says something else gives no row.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ def tuning_rows(package: Path) -> Iterator[TuningRow]:
         except ValueError:
             continue
         match content:
-            case {"kernel": str(kernel), "device": {"name": str(device)}, "scores": dict(scores)}:
+            case {"kernel": str(kernel), "device": {"name": str(device)}}:
+                scores = content.get("scores", content)
                 yield TuningRow(
                     kernel=kernel,
                     device=device,
-                    fitted=_summary(scores.get("fitted")),
+                    fitted=_summary(scores.get("fitted", scores.get("fit"))),
                     held_out=_summary(scores.get("held_out")),
                 )
 

@@ -68,10 +68,23 @@ def test_what_was_measured(make_project):
             "held_out": {"points": 0, "geomean": None},
         },
     }
-    files = {"tuning/gate.silu.nvidia-h200.json": json.dumps(evidence), "tuning/x.json": "[1]"}
-    text = render(make_project(files | {"tuning/y.json": "{"}))
+    other = {
+        "kernel": "gate.silu",
+        "device": {"name": "TPU v5|e"},
+        "fit": {"points": 3, "geomean": 1, "worst": 1},
+        "held_out": {"points": 2, "geomean": 1.5, "worst": 2.0},
+    }
+    files = {
+        "tuning/gate.silu.nvidia-h200.json": json.dumps(evidence),
+        "tuning/gate.silu.tpu-v5e.json": json.dumps(other),
+        "tuning/x.json": "[1]",
+        "tuning/y.json": "{",
+        "tuning/z.json": '{"kernel": "k", "device": {"name": 3}}',
+    }
+    text = render(make_project(files))
     assert "| `gate.silu` | NVIDIA H200 | 1.012 over 12 | none |" in text
-    assert text.count("\n| `") == 1
+    assert "| `gate.silu` | TPU v5\\|e | 1.000 over 3 | 1.500 over 2 |" in text
+    assert text.count("\n| `") == 2
 
 
 @pytest.mark.parametrize("licence", ["yes", "my licence: v2", "- x", "0", ""])
