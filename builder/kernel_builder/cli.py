@@ -12,6 +12,7 @@ from kernelhub.cli import LazyGroup, run
 HOMES: dict[str, tuple[str, str, str]] = {
     "migrate": ("kernel_builder.cli_formats", "migrate", "Bring an older build.toml to edition 5."),
     "schema": ("kernel_builder.cli_formats", "schema", "Print or write the JSON Schemas of files."),
+    "check": ("kernel_builder.cli_check", "command", "Find every fault, with place and remedy."),
 }
 
 

@@ -71,6 +71,8 @@ def compile_launch(
         MissingExtra: triton is not installed.
     """
     try:
+        from triton.runtime.jit import MockTensor
+
         from . import driver
     except ImportError as error:
         raise MissingExtra("compiling Triton kernels", "triton") from error
@@ -82,7 +84,8 @@ def compile_launch(
         raise InputError(f"{kernel!r} is not a Triton kernel")
     arguments = {**(kwargs or {}), **config}
     try:
-        compiled = inner.run(*args, grid=(1,), warmup=True, **arguments)
+        made = map(MockTensor.wrap_dtype, args)
+        compiled = inner.run(*made, grid=(1,), warmup=True, **arguments)
     except Exception as error:  # noqa: BLE001 - whatever a compiler raises is its refusal
         return Refusal(kind="compile", reason=explain(error))
     return resources(compiled, details=details)

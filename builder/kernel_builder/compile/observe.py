@@ -1,10 +1,11 @@
 """What a package launches: seen by calling its public functions with made-up CPU tensors.
 
 A kernel's signature (dtypes, which integers are 1 or divisible, constexpr values, what heuristics
-and pruning make of them) is only certain in a real launch. So the package's own public functions
-are called, with launches recorded and not done: outputs hold garbage and nobody looks at them.
-Tensors are tried in a few usual shapes and dtypes until a call launches something; gradients are
-asked for as well. What is never launched that way is reported as not checked, never guessed.
+and pruning make of them) is only certain in a real launch. So the project's workloads run, and the
+package's public functions are called, with launches recorded and not done: outputs hold garbage and
+nobody looks at them. Workloads get tensors on the "meta" device, which have no memory, so any size
+will do. Functions get CPU tensors in a few usual shapes and dtypes until a call launches something;
+gradients are asked for as well. What no call launches is reported as not checked, never guessed.
 
 Runs in a worker process with a `CompilingDriver` in force. Nothing here is sandboxed: it imports
 and runs the project's code, as its tests do.
@@ -18,12 +19,15 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
+
+from kernelhub.errors import KernelHubError
 
 DTYPES = ("float16", "bfloat16", "float32")
 # Shapes of the first tensor, the second, and all others.
@@ -36,6 +40,8 @@ SHAPES = (
     ((2, 128, 64), (2, 128, 64), (2, 128, 64)),
     ((4096,), (4096,), (4096,)),
 )
+MAX_CALLS = 3
+"""Calls of which a kernel's launches are kept: enough for its dtypes, few enough to compile."""
 _SCALARS = {"int": 2, "float": 1.0, "bool": False}
 
 
@@ -54,14 +60,14 @@ class Kernel:
 
     Attributes:
         name: dotted, below the package.
-        call: the call that launched it, as text; None if none did.
-        launches: one for each configuration that the author's pruning leaves for that call.
+        calls: those that launched it, as text, at most MAX_CALLS.
+        launches: one for each configuration that the author's pruning leaves for those calls.
     """
 
     name: str
     file: str
     line: int
-    call: str | None = None
+    calls: list[str] = field(default_factory=list)
     launches: list[Observed] = field(default_factory=list)
 
 
@@ -73,10 +79,15 @@ class Observation:
         failures: public function to why no call of it worked.
     """
 
-    def __init__(self, package: ModuleType, modules: Mapping[str, ModuleType]) -> None:
+    def __init__(
+        self,
+        package: ModuleType,
+        modules: Mapping[str, ModuleType],
+        workloads: Path | None = None,
+    ) -> None:
         self.failures: dict[str, str] = {}
         self._by_function: dict[int, Kernel] = {}
-        self._call: str | None = None
+        self._call = ""
         self.kernels: dict[str, Kernel] = {}
         pairs = list(_kernels_of(package.__name__, modules))
         for jit, kernel in pairs:
@@ -84,12 +95,34 @@ class Observation:
             self.kernels[kernel.name] = kernel
         self._functions = {kernel.name: jit for jit, kernel in pairs}
         with self._recording():
+            if workloads is not None:
+                self._run_workloads(workloads)
             for name, function in _public_functions(package):
                 self._probe(name, function)
 
     def function(self, name: str) -> Any:
         """The JIT function of a kernel."""
         return self._functions[name]
+
+    def _run_workloads(self, path: Path) -> None:
+        try:
+            from kernel_builder.tuning.workloads import load_workloads
+
+            cases = list(load_workloads(path))
+        except (ImportError, KernelHubError) as error:
+            self.failures[path.name] = str(error).splitlines()[0]
+            return
+        for name, workload, case in cases:
+            self._call = f"workload {name}"
+            try:
+                args, kwargs = workload.arguments(case, "meta")
+                _backward(workload.call(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001 - the project's own refusal, kept as text
+                self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        self.failures.setdefault(name, text)
 
     def _probe(self, name: str, function: Callable[..., Any]) -> None:
         for dtype, shapes in itertools.product(DTYPES, SHAPES):
@@ -99,7 +132,7 @@ class Observation:
                 self._call = f"{name}({_shown(with_grad)})"
                 _backward(function(**with_grad))
             except Exception as error:  # noqa: BLE001 - the project's own refusal, kept as text
-                self.failures.setdefault(name, f"{type(error).__name__}: {error}".splitlines()[0])
+                self._failed(name, error)
             if self._count() > before:
                 self.failures.pop(name, None)
                 return
@@ -112,10 +145,8 @@ class Observation:
         """Launches are noted instead of done; every configuration of an autotuner is one."""
         launch, tuned = JITFunction.run, Autotuner.run
 
-        def run(
-            jit: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any
-        ) -> None:
-            self._note(jit, args, kwargs)
+        def run(jit: Any, *args: Any, **kwargs: Any) -> None:
+            self._note(jit, args, {k: v for k, v in kwargs.items() if k not in ("grid", "warmup")})
 
         def run_tuned(tuner: Any, *args: Any, **kwargs: Any) -> None:
             tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
@@ -131,9 +162,12 @@ class Observation:
     def _note(self, jit: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kernel = self._by_function.get(id(jit))
         config = kwargs.pop("__config", "")
-        if kernel is None or kernel.call not in (None, self._call):
-            return  # one call is enough for a kernel
-        kernel.call = self._call
+        if kernel is None:
+            return
+        if self._call not in kernel.calls:
+            if len(kernel.calls) == MAX_CALLS:
+                return
+            kernel.calls.append(self._call)
         kernel.launches.append(Observed(args=args, kwargs=kwargs, config=config))
 
 

@@ -23,16 +23,24 @@ from .targets import Target
 
 START_SECONDS = 120.0
 COMPILE_SECONDS = 60.0
+CONFIGS = 4
+"""Configurations of a kernel that are compiled for each target while one of them fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is compiled: package `package` in `folder`, of the project at `root`."""
+    """What is compiled: package `package` in `folder`, of the project at `root`.
+
+    Attributes:
+        cache: folder where Triton keeps what it compiled.
+        workloads: file of the project's workloads relative to `root`, None if there is none.
+    """
 
     root: Path
     folder: Path
     package: str
     cache: Path
+    workloads: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +50,7 @@ class Found:
     name: str
     path: str
     line: int
-    call: str | None
+    calls: tuple[str, ...]
     configs: tuple[str, ...]
 
 
@@ -83,7 +91,7 @@ def compile_all(
     kernels: Sequence[Found],
     targets: Sequence[Target],
     *,
-    configs: int = 4,
+    configs: int = CONFIGS,
     workers: int = 2,
     seconds: float = COMPILE_SECONDS,
 ) -> Iterator[tuple[Outcome, ...]]:
@@ -171,7 +179,7 @@ class _Worker:
         subject.cache.mkdir(parents=True, exist_ok=True)
         self._errors.truncate(0)
         self._process = subprocess.Popen(
-            [sys.executable, "-B", "-m", "kernel_builder.compile.worker"],
+            [sys.executable, "-B", "-c", _BOOT, json.dumps(_import_path())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -187,6 +195,7 @@ class _Worker:
                 "folder": str(subject.folder),
                 "package": subject.package,
                 "cache": str(subject.cache),
+                "workloads": subject.workloads and str(subject.root / subject.workloads),
                 "target": "sm_90",
             },
             START_SECONDS,
@@ -201,7 +210,7 @@ class _Worker:
                 name=data["name"],
                 path=data["path"],
                 line=data["line"],
-                call=data["call"],
+                calls=tuple(data["calls"]),
                 configs=tuple(data["configs"]),
             )
             for data in answer["kernels"]
@@ -259,6 +268,19 @@ class _Worker:
                     stream.close()
                 except OSError:  # what could not be written to a dead process
                     continue
+
+
+# The worker's folder is the project's, where entries of sys.path mean something else.
+_BOOT = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from kernel_builder.compile.worker import main
+main()
+"""
+
+
+def _import_path() -> list[str]:
+    return [str(Path(entry).resolve()) for entry in sys.path]
 
 
 def _forward(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:

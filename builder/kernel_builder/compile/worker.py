@@ -1,6 +1,6 @@
 """A process that compiles one package's kernels on request and may die doing so.
 
-`python -m kernel_builder.compile.worker` reads JSON lines on stdin and answers each with one on the
+`main` reads JSON lines on stdin and answers each with one on the
 stream that was stdout; whatever the project or the compiler prints goes to stderr. The first
 request names the package, its answer lists the kernels; every other one names a kernel, one of its
 configurations and a target.
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import types
+from pathlib import Path
 from typing import Any, TextIO
 
 
@@ -50,7 +51,8 @@ def _open(request: dict[str, Any], answers: TextIO) -> Any:
         for module_name, module in sys.modules.items()
         if module_name == name or module_name.startswith(f"{name}.")
     }
-    observation = observe.Observation(package, modules)
+    workloads = request["workloads"]
+    observation = observe.Observation(package, modules, workloads and Path(workloads))
     _answer(
         answers,
         {
@@ -60,7 +62,7 @@ def _open(request: dict[str, Any], answers: TextIO) -> Any:
                     "name": kernel.name,
                     "path": observe.relative(kernel.file, request["root"]),
                     "line": kernel.line,
-                    "call": kernel.call,
+                    "calls": kernel.calls,
                     "configs": [launch.config for launch in kernel.launches],
                 }
                 for kernel in observation.kernels.values()
@@ -101,7 +103,3 @@ def _compile(observation: Any, job: dict[str, Any]) -> dict[str, Any]:
 def _answer(stream: TextIO, data: dict[str, Any]) -> None:
     stream.write(json.dumps(data) + "\n")
     stream.flush()
-
-
-if __name__ == "__main__":
-    main()
