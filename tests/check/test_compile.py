@@ -197,21 +197,24 @@ def test_a_compiler_that_aborts_is_a_fault_of_one_kernel(run) -> None:
 
 
 @needs_triton
+@pytest.mark.slow
 def test_a_compilation_that_takes_too_long_is_given_up(tmp_path: Path, run, cache: Path) -> None:
     run(compiling=False)  # writes the project
     subject = pool.Subject(
         root=tmp_path / "p", folder=tmp_path / "p/torch-ext", package="scale_it",
         cache=tmp_path / "empty",
     )  # fmt: skip
-    stock = pool.take_stock(subject)
-    assert isinstance(stock, pool.Inventory)
-    good = [kernel for kernel in stock.kernels if kernel.name == "kernels.good"]
     targets = [parse_target("sm_90")]
-    ((slow,),) = pool.compile_all(subject, good, targets, seconds=0.001)
+    with pool.Pool(subject, seconds=0.001) as hasty:
+        stock = hasty.take_stock()
+        assert isinstance(stock, pool.Inventory)
+        good = [kernel for kernel in stock.kernels if kernel.name == "kernels.good"]
+        ((slow,),) = hasty.compile_all(good, targets)
     assert isinstance(slow.result, Refusal)
     assert slow.result.kind == "timeout"
     assert not slow.fits
-    ((fast,),) = pool.compile_all(subject, good, targets)
+    with pool.Pool(subject) as patient:
+        ((fast,),) = patient.compile_all(good, targets)
     assert fast.fits
 
 
@@ -240,6 +243,7 @@ def big(M, N, device):
 
 
 @needs_triton
+@pytest.mark.slow
 def test_workloads_say_what_is_launched(run, tmp_path: Path, cache: Path) -> None:
     pytest.importorskip("kernel_builder.tuning.workloads")
     (tmp_path / "p/build.toml").write_text(BUILD + '[tuning]\nworkloads = "w.py"\n')

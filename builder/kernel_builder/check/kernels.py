@@ -74,19 +74,24 @@ def _check(
         workloads=_workloads(subject),
         cache=subject.settings.cache / "compiled",
     )
-    stock = pool.take_stock(compiled)
-    if isinstance(stock, Refusal):
-        yield Problem(
-            path=f"{package.inside}/__init__.py",
-            message=f"kernels were not compiled, the package cannot be imported: {stock.reason}",
-            hint="see the other faults, or import it yourself for the whole traceback",
-            code="kernel-import",
-        )
-        return
-    for kernel in stock.kernels:
-        yield _seen(kernel, stock)
-    for outcomes in pool.compile_all(compiled, stock.kernels, targets):
-        yield from _judge(outcomes, declared)
+    with pool.Pool(compiled) as workers:
+        stock = workers.take_stock()
+        if isinstance(stock, Refusal):
+            yield _not_importable(package, stock)
+            return
+        for kernel in stock.kernels:
+            yield _seen(kernel, stock)
+        for outcomes in workers.compile_all(stock.kernels, targets):
+            yield from _judge(outcomes, declared)
+
+
+def _not_importable(package: PackageSource, refusal: Refusal) -> Problem:
+    return Problem(
+        path=f"{package.inside}/__init__.py",
+        message=f"kernels were not compiled, the package cannot be imported: {refusal.reason}",
+        hint="see the other faults, or import it yourself for the whole traceback",
+        code="kernel-import",
+    )
 
 
 def _workloads(subject: Subject) -> str | None:

@@ -25,6 +25,7 @@ START_SECONDS = 120.0
 COMPILE_SECONDS = 60.0
 CONFIGS = 4
 """Configurations of a kernel that are compiled for each target while one of them fits."""
+_WORTH_A_WORKER = 4  # kernels times targets: a worker spends seconds on importing torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,55 +81,68 @@ class Outcome:
         return limit is None or self.result.shared_memory <= limit
 
 
-def take_stock(subject: Subject) -> Inventory | Refusal:
-    """Import the package in a worker and see what it launches."""
-    with _Worker(subject) as worker:
-        return worker.start()
-
-
-def compile_all(
-    subject: Subject,
-    kernels: Sequence[Found],
-    targets: Sequence[Target],
-    *,
-    configs: int = CONFIGS,
-    workers: int = 2,
-    seconds: float = COMPILE_SECONDS,
-) -> Iterator[tuple[Outcome, ...]]:
-    """The outcomes of each kernel on each target, as they come.
-
-    Of a kernel with many configurations, `configs` are compiled, the first, the last and some in
-    between; the others too, one by one, as long as none has fitted.
+class Pool:
+    """Workers for one package. Close it, or use it as a context manager.
 
     Args:
+        workers: how many at most; a further one is started where there is enough to do.
         seconds: that one compilation may take.
     """
-    jobs: queue.SimpleQueue[tuple[Found, Target]] = queue.SimpleQueue()
-    pairs = [(kernel, target) for kernel in kernels if kernel.configs for target in targets]
-    for pair in pairs:
-        jobs.put(pair)
-    done: queue.SimpleQueue[tuple[Outcome, ...] | BaseException] = queue.SimpleQueue()
 
-    def work() -> None:
-        try:
-            with _Worker(subject, seconds) as worker:
+    def __init__(
+        self, subject: Subject, *, workers: int = 2, seconds: float = COMPILE_SECONDS
+    ) -> None:
+        self._workers = [_Worker(subject, seconds) for _ in range(max(1, workers))]
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.close()
+
+    def take_stock(self) -> Inventory | Refusal:
+        """Import the package in a worker and see what it launches."""
+        return self._workers[0].start()
+
+    def compile_all(
+        self, kernels: Sequence[Found], targets: Sequence[Target], *, configs: int = CONFIGS
+    ) -> Iterator[tuple[Outcome, ...]]:
+        """The outcomes of each kernel on each target, as they come.
+
+        Of a kernel with many configurations, `configs` are compiled, the first, the last and some
+        in between; the others too, one by one, as long as none has fitted.
+        """
+        jobs: queue.SimpleQueue[tuple[Found, Target]] = queue.SimpleQueue()
+        pairs = [(kernel, target) for kernel in kernels if kernel.configs for target in targets]
+        for pair in pairs:
+            jobs.put(pair)
+        done: queue.SimpleQueue[tuple[Outcome, ...] | BaseException] = queue.SimpleQueue()
+
+        def work(worker: _Worker) -> None:
+            try:
                 while True:
                     kernel, target = jobs.get_nowait()
                     done.put(_compile_kernel(worker, kernel, target, configs))
-        except queue.Empty:
-            return
-        except BaseException as error:
-            done.put(error)
-            raise
+            except queue.Empty:
+                return
+            except BaseException as error:
+                done.put(error)
+                raise
 
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as threads:
-        for _ in range(min(workers, len(pairs))):
-            threads.submit(work)
-        for _ in pairs:
-            outcome = done.get()
-            if isinstance(outcome, BaseException):
-                raise outcome
-            yield outcome
+        useful = self._workers[: 1 + len(pairs) // _WORTH_A_WORKER]
+        with ThreadPoolExecutor(max_workers=len(useful)) as threads:
+            for worker in useful:
+                threads.submit(work, worker)
+            for _ in pairs:
+                outcome = done.get()
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                yield outcome
 
 
 def _compile_kernel(
@@ -159,17 +173,15 @@ def spread(total: int, count: int) -> list[int]:
 class _Worker:
     """One worker process, started when needed and again after it died. For one thread."""
 
-    def __init__(self, subject: Subject, seconds: float = COMPILE_SECONDS) -> None:
+    def __init__(self, subject: Subject, seconds: float) -> None:
         self._subject = subject
         self._seconds = seconds
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - see close
 
-    def __enter__(self) -> _Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the process."""
         self._stop()
         self._errors.close()
 
