@@ -202,7 +202,7 @@ def test_a_compilation_that_takes_too_long_is_given_up(tmp_path: Path, run, cach
     run(compiling=False)  # writes the project
     subject = pool.Subject(
         root=tmp_path / "p", folder=tmp_path / "p/torch-ext", package="scale_it",
-        cache=tmp_path / "empty",
+        cache=tmp_path,
     )  # fmt: skip
     targets = [parse_target("sm_90")]
     with pool.Pool(subject, seconds=0.001) as hasty:
@@ -215,6 +215,12 @@ def test_a_compilation_that_takes_too_long_is_given_up(tmp_path: Path, run, cach
     assert not slow.fits
     with pool.Pool(subject) as patient:
         ((fast,),) = patient.compile_all(good, targets)
+        others = patient.compile_all(stock.kernels, targets)
+        next(others)
+        others.close()  # nobody asks any more, so nobody waits for the rest
+        ((late,),) = patient.compile_all(good, targets)
+    assert isinstance(late.result, Refusal)
+    assert late.result.reason == "given up"
     assert fast.fits
 
 

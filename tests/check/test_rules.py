@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kernel_builder.check import RULES, Report, check_project
 from kernel_builder.check.report import NOTES
@@ -245,6 +248,24 @@ def test_the_table_covers_every_code() -> None:
 def test_problems_are_json(tmp_path: Path) -> None:
     report = check(project(tmp_path / "p", {"a.py": "import einops\n"}))
     json.dumps([(p.path, p.line, p.column, p.code, p.hint) for p in report.faults])
+
+
+snippets = st.sampled_from(
+    ["import scale_it.x", "from . import *", "__all__ = [*x]", "__all__ += y",
+     "@f(\nx)\ndef g(): 0",
+     "try:", "\n", "    ", "except* E: pass", "match x:\n  case {**r}: 0", "\x00", "\ufeff", "é",
+     "torch.library.define()", "torch.library.Library(f'{x}')", "import torch.library", "(" * 300,
+     "from __future__ import x", "class A(B[0]): __all__ = 1", "\x0c", "\r", "lambda: (yield)"]
+)  # fmt: skip
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(snippets, max_size=6).map("\n".join), st.booleans())
+def test_no_text_breaks_the_checker(tmp_path: Path, text: str, init: bool) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        root = project(Path(folder) / "p", {"__init__.py" if init else "a.py": text})
+        report = check(root, repair=True)
+        assert all(problem.code and problem.path for problem in report.faults)
 
 
 def test_init_is_a_sound_module() -> None:

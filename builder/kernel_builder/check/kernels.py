@@ -8,7 +8,10 @@ launched is reported as not checked.
 from __future__ import annotations
 
 import importlib.util
+import os
+import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from kernel_builder.compile import pool
 from kernel_builder.compile.launch import Refusal, Resources
@@ -67,13 +70,30 @@ def _check(
         )
         yield _note(package.inside, f"kernels were not compiled: {why}", "kernel-unchecked")
         return
-    compiled = pool.Subject(
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-") as spare:
+        compiled = _subject(subject, package, Path(spare))
+        yield from _compile(compiled, package, targets, declared)
+
+
+def _subject(subject: Subject, package: PackageSource, spare: Path) -> pool.Subject:
+    """What is compiled; `spare` holds the results where the cache cannot be written."""
+    cache = subject.settings.cache / "compiled"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        cache = spare
+    return pool.Subject(
         root=subject.root,
         folder=package.folder.parent,
         package=package.name,
         workloads=_workloads(subject),
-        cache=subject.settings.cache / "compiled",
+        cache=cache if os.access(cache, os.W_OK) else spare,
     )
+
+
+def _compile(
+    compiled: pool.Subject, package: PackageSource, targets: tuple[Target, ...], declared: bool
+) -> Iterator[Problem]:
     with pool.Pool(compiled) as workers:
         stock = workers.take_stock()
         if isinstance(stock, Refusal):

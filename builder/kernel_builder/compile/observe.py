@@ -161,7 +161,7 @@ class Observation:
 
     def _note(self, jit: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kernel = self._by_function.get(id(jit))
-        config = kwargs.pop("__config", "")
+        config = kwargs.pop("__config", None) or _plain(kwargs)
         if kernel is None:
             return
         if self._call not in kernel.calls:
@@ -267,6 +267,12 @@ def _shown(arguments: Mapping[str, Any]) -> str:
         return repr(value)
 
     return ", ".join(f"{name}={text(value)}" for name, value in arguments.items())
+
+
+def _plain(kwargs: Mapping[str, Any]) -> str:
+    """The configuration of a launch that no autotuner made: its keyword arguments."""
+    plain = (int, float, bool, str, type(None))
+    return ", ".join(f"{k}: {v}" for k, v in kwargs.items() if isinstance(v, plain))
 
 
 def relative(file: str, root: str) -> str:

@@ -138,11 +138,18 @@ class Pool:
         with ThreadPoolExecutor(max_workers=len(useful)) as threads:
             for worker in useful:
                 threads.submit(work, worker)
-            for _ in pairs:
-                outcome = done.get()
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                yield outcome
+            left = len(pairs)
+            try:
+                while left:
+                    outcome = done.get()
+                    left -= 1
+                    if isinstance(outcome, BaseException):
+                        raise outcome
+                    yield outcome
+            finally:
+                if left:  # interrupted, or nobody asks any more: let no compilation finish
+                    for worker in useful:
+                        worker.abandon()
 
 
 def _compile_kernel(
@@ -176,9 +183,16 @@ class _Worker:
     def __init__(self, subject: Subject, seconds: float) -> None:
         self._subject = subject
         self._seconds = seconds
+        self._abandoned = False
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - see close
+
+    def abandon(self) -> None:
+        """From another thread: end the process, and answer every further job with a refusal."""
+        self._abandoned = True
+        if (process := self._process) is not None:
+            process.kill()
 
     def close(self) -> None:
         """End the process."""
@@ -188,7 +202,6 @@ class _Worker:
     def start(self) -> Inventory | Refusal:
         """Start the process and have it import the package."""
         subject = self._subject
-        subject.cache.mkdir(parents=True, exist_ok=True)
         self._errors.truncate(0)
         self._process = subprocess.Popen(
             [sys.executable, "-B", "-c", _BOOT, json.dumps(_import_path())],
@@ -231,6 +244,8 @@ class _Worker:
 
     def compile(self, kernel: Found, config: int, target: Target) -> Resources | Refusal:
         """One job, in a new process if the last one died."""
+        if self._abandoned:
+            return Refusal(kind="crash", reason="given up")
         if self._process is None:
             started = self.start()
             if isinstance(started, Refusal):
