@@ -57,21 +57,14 @@ def _allowed(package: PackageSource, build_file: BuildFile | None) -> frozenset[
         return frozenset(allowed)
     for tool in build_file.requires:
         allowed.update(COMES_WITH.get(tool, ()))
-    if build_file.kernel_depends:
-        allowed.add("kernels")  # whose get_kernel_dep reaches them
-    for text in (*build_file.dependencies, *_python_depends(build_file)):
+    declared = [*build_file.dependencies, *build_file.python_depends]
+    for backend in build_file.backends:  # one source serves them all
+        declared += build_file.python_depends_for(backend)
+        if build_file.kernel_depends_for(backend):
+            allowed.add("kernels")  # whose get_kernel_dep reaches them
+    for text in declared:
         allowed.update(_modules_of(text))
     return frozenset(allowed)
-
-
-def _python_depends(build_file: BuildFile) -> tuple[str, ...]:
-    """Those of every backend: one source serves them all."""
-    names = list(build_file.python_depends)
-    for backend in build_file.backends:
-        per_backend = getattr(build_file, "python_depends_for", None)
-        if per_backend is not None:
-            names.extend(per_backend(backend))
-    return tuple(names)
 
 
 def _modules_of(requirement: str) -> Iterator[str]:

@@ -90,8 +90,8 @@ def _open(path: Path, problems: list[Problem]) -> tuple[Path, BuildFile | None]:
         return project.root, project.build_file
     root = (path.parent if path.name == BUILD_FILE else path).resolve()
     try:
-        return root, parse_build_toml((root / BUILD_FILE).read_text(encoding="utf-8"))
-    except (FormatError, UnicodeDecodeError):
+        return root, parse_build_toml((root / BUILD_FILE).read_bytes())
+    except FormatError:
         return root, None  # what is wrong with it is among the problems already
     except OSError as error:
         raise InputError(f"cannot read {root / BUILD_FILE}: {error.strerror}") from error

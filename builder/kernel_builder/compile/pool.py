@@ -6,79 +6,21 @@ an outcome of the job that was in flight, and the next job gets a new worker.
 
 from __future__ import annotations
 
-import json
 import queue
-import subprocess
-import sys
-import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from .launch import Refusal, Resources
+from .launch import Refusal
+from .model import Found, Inventory, Outcome, Subject
+from .process import Worker
 from .targets import Target
 
-START_SECONDS = 120.0
+__all__ = ["CONFIGS", "Found", "Inventory", "Outcome", "Pool", "Subject", "spread"]
+
 COMPILE_SECONDS = 60.0
 CONFIGS = 4
 """Configurations of a kernel that are compiled for each target while one of them fits."""
 _WORTH_A_WORKER = 4  # kernels times targets: a worker spends seconds on importing torch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What is compiled: package `package` in `folder`, of the project at `root`.
-
-    Attributes:
-        cache: folder where Triton keeps what it compiled.
-        workloads: file of the project's workloads relative to `root`, None if there is none.
-    """
-
-    root: Path
-    folder: Path
-    package: str
-    cache: Path
-    workloads: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One kernel of the package, see `observe.Kernel`. `configs` has one text a configuration."""
-
-    name: str
-    path: str
-    line: int
-    calls: tuple[str, ...]
-    configs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
-    """Kernels of a package; `failures` says which public functions could not be called and why."""
-
-    kernels: tuple[Found, ...]
-    failures: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one configuration of one kernel on one target."""
-
-    kernel: Found
-    target: Target
-    config: int
-    result: Resources | Refusal
-
-    @property
-    def fits(self) -> bool:
-        """It compiled, and asks for no more shared memory than the target has."""
-        if isinstance(self.result, Refusal):
-            return False
-        limit = self.target.shared_memory
-        return limit is None or self.result.shared_memory <= limit
 
 
 class Pool:
@@ -92,7 +34,7 @@ class Pool:
     def __init__(
         self, subject: Subject, *, workers: int = 2, seconds: float = COMPILE_SECONDS
     ) -> None:
-        self._workers = [_Worker(subject, seconds) for _ in range(max(1, workers))]
+        self._workers = [Worker(subject, seconds) for _ in range(max(1, workers))]
 
     def __enter__(self) -> Pool:
         return self
@@ -123,7 +65,7 @@ class Pool:
             jobs.put(pair)
         done: queue.SimpleQueue[tuple[Outcome, ...] | BaseException] = queue.SimpleQueue()
 
-        def work(worker: _Worker) -> None:
+        def work(worker: Worker) -> None:
             try:
                 while True:
                     kernel, target = jobs.get_nowait()
@@ -153,7 +95,7 @@ class Pool:
 
 
 def _compile_kernel(
-    worker: _Worker, kernel: Found, target: Target, count: int
+    worker: Worker, kernel: Found, target: Target, count: int
 ) -> tuple[Outcome, ...]:
     chosen = spread(len(kernel.configs), count)
     rest = [i for i in range(len(kernel.configs)) if i not in chosen]
@@ -175,152 +117,3 @@ def spread(total: int, count: int) -> list[int]:
     if count == 1:
         return [0]
     return sorted({round(i * (total - 1) / (count - 1)) for i in range(count)})
-
-
-class _Worker:
-    """One worker process, started when needed and again after it died. For one thread."""
-
-    def __init__(self, subject: Subject, seconds: float) -> None:
-        self._subject = subject
-        self._seconds = seconds
-        self._abandoned = False
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - see close
-
-    def abandon(self) -> None:
-        """From another thread: end the process, and answer every further job with a refusal."""
-        self._abandoned = True
-        if (process := self._process) is not None:
-            process.kill()
-
-    def close(self) -> None:
-        """End the process."""
-        self._stop()
-        self._errors.close()
-
-    def start(self) -> Inventory | Refusal:
-        """Start the process and have it import the package."""
-        subject = self._subject
-        self._errors.truncate(0)
-        self._process = subprocess.Popen(
-            [sys.executable, "-B", "-c", _BOOT, json.dumps(_import_path())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            encoding="utf-8",
-            cwd=subject.root,
-        )
-        self._lines = queue.SimpleQueue()
-        threading.Thread(target=_forward, args=(self._process, self._lines), daemon=True).start()
-        answer = self._ask(
-            {
-                "root": str(subject.root),
-                "folder": str(subject.folder),
-                "package": subject.package,
-                "cache": str(subject.cache),
-                "workloads": subject.workloads and str(subject.root / subject.workloads),
-                "target": "sm_90",
-            },
-            START_SECONDS,
-        )
-        if isinstance(answer, Refusal):
-            return answer
-        if "failed" in answer:
-            self._stop()
-            return Refusal(kind="import", reason=answer["failed"])
-        kernels = tuple(
-            Found(
-                name=data["name"],
-                path=data["path"],
-                line=data["line"],
-                calls=tuple(data["calls"]),
-                configs=tuple(data["configs"]),
-            )
-            for data in answer["kernels"]
-        )
-        return Inventory(kernels=kernels, failures=answer["failures"])
-
-    def compile(self, kernel: Found, config: int, target: Target) -> Resources | Refusal:
-        """One job, in a new process if the last one died."""
-        if self._abandoned:
-            return Refusal(kind="crash", reason="given up")
-        if self._process is None:
-            started = self.start()
-            if isinstance(started, Refusal):
-                return started
-        job = {"kernel": kernel.name, "config": config, "target": target.arch}
-        answer = self._ask(job, self._seconds)
-        if isinstance(answer, Refusal):
-            return answer
-        if "refused" in answer:
-            return Refusal(kind="compile", reason=answer["refused"])
-        return Resources(**answer)
-
-    def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | Refusal:
-        process = self._process
-        assert process is not None and process.stdin is not None  # noqa: S101, PT018 - set by start
-        try:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            line = self._lines.get(timeout=seconds)
-        except queue.Empty:
-            self._stop()
-            return Refusal(kind="timeout", reason=f"not done after {seconds:g} s")
-        except OSError:  # it died before it could read
-            line = ""
-        if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        code = process.wait()
-        self._stop()
-        return Refusal(kind="crash", reason=f"the compiler died ({_how(code)})\n{self._tail()}")
-
-    def _tail(self) -> str:
-        size = self._errors.seek(0, 2)
-        self._errors.seek(max(0, size - 2000))
-        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        return "\n".join(line[:200] for line in lines[-3:])
-
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except OSError:  # what could not be written to a dead process
-                    continue
-
-
-# The worker's folder is the project's, where entries of sys.path mean something else.
-_BOOT = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from kernel_builder.compile.worker import main
-main()
-"""
-
-
-def _import_path() -> list[str]:
-    return [str(Path(entry).resolve()) for entry in sys.path]
-
-
-def _forward(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:
-    """Hand on what the worker answers; an empty line means that it ended."""
-    stream = process.stdout
-    assert stream is not None  # noqa: S101 - it was opened as a pipe
-    try:
-        for line in stream:
-            lines.put(line)
-    except ValueError:  # closed under our hands by _stop
-        return
-    lines.put("")
-
-
-def _how(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
