@@ -106,6 +106,14 @@ def _compile(
 
 
 def _not_importable(package: PackageSource, refusal: Refusal) -> Problem:
+    lacks = refusal.reason.startswith("ModuleNotFoundError") and package.name not in refusal.reason
+    if lacks:  # of this machine, not of the project; undeclared imports have a rule of their own
+        return _note(
+            package.inside,
+            f"kernels were not compiled: {refusal.reason}",
+            "kernel-unchecked",
+            hint="install what the package imports to have its kernels checked",
+        )
     return Problem(
         path=f"{package.inside}/__init__.py",
         message=f"kernels were not compiled, the package cannot be imported: {refusal.reason}",
