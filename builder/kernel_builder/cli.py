@@ -20,6 +20,7 @@ HOMES: dict[str, tuple[str, str, str]] = {
         "command",
         "Publish the build, one commit per branch.",
     ),
+    "check": ("kernel_builder.cli_check", "command", "Find every fault, with place and remedy."),
 }
 
 

@@ -1,0 +1,272 @@
+"""One sample project per fault; a sound one has none."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernel_builder.check import RULES, Report, check_project
+from kernel_builder.check.report import NOTES
+from kernelhub.errors import InputError
+
+from .sample import BUILD, INIT, project
+
+
+def check(root: Path, **options: object) -> Report:
+    return check_project(root, compiling=False, **options)  # type: ignore[arg-type]
+
+
+def faults(
+    tmp_path: Path, files: dict[str, str | bytes] | None = None, **options: str
+) -> list[tuple[str | None, str | None, int | None]]:
+    report = check(project(tmp_path / "p", files, **options))
+    return [(p.code, p.path and p.path.removeprefix("torch-ext/scale_it/"), p.line)
+            for p in report.faults]  # fmt: skip
+
+
+def test_a_sound_project_has_no_findings(tmp_path: Path) -> None:
+    report = check(project(tmp_path / "p"))
+    assert (report.faults, report.notes) == ((), ())
+
+
+SOUND = {
+    "typing.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import einops\n",
+    "guard.py": "try:\n    import einops\nexcept ImportError:\n    einops = None\n",
+    "tuple.py": "try:\n    import einops\nexcept (ImportError, OSError):\n    einops = None\n",
+    "stdlib.py": "import json, os.path\nfrom concurrent import futures\n",
+    "tools.py": "import torch\nimport triton.language as tl\nfrom kernelhub import tunable\n",
+    "relative.py": "from . import kernels\nfrom .kernels import double\n",
+    "prefixed.py": "from torch.library import custom_op\n"
+    "from ._ops import add_op_namespace_prefix\n"
+    "@custom_op(add_op_namespace_prefix('f'), mutates_args=())\n"
+    "def f(x: int) -> int: return x\n"
+    "@f.register_fake\n"
+    "def _(x): return x\n"
+    "@f.register_kernel('cuda')\n"
+    "def _(x): return x\n",
+    "cache.py": "import functools\nMZ = 1\n",
+    "notes.txt": "MZ is how this text starts\n",
+    "__pycache__/kernels.cpython-311.pyc": b"\x00",
+    "_ops.py": "raise RuntimeError('generated, never looked at'",
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_is_allowed(tmp_path: Path, name: str) -> None:
+    assert faults(tmp_path, {name: SOUND[name]}) == []
+
+
+FAULTY: dict[str, tuple[dict[str, str | bytes], list[tuple[str, str, int | None]]]] = {
+    "absolute imports, wherever they stand": (
+        {
+            "a.py": "def f():\n    import scale_it.kernels\n    from scale_it import kernels\n"
+            "try:\n    import scale_it\nexcept ImportError: pass\n"
+        },
+        [("absolute-import", "a.py", n) for n in (2, 3, 5)],
+    ),
+    "undeclared imports": (
+        {"a.py": "import einops\nfrom numpy.linalg import norm\ndef f():\n    import requests.x\n"},
+        [("undeclared-import", "a.py", n) for n in (1, 2, 4)],
+    ),
+    "undeclared in the fallback of a guard": (
+        {"a.py": "try:\n    import cupy\nexcept ImportError:\n    import numpy\n"},
+        [("undeclared-import", "a.py", 4)],
+    ),
+    "a guard for something else": (
+        {"a.py": "try:\n    import cupy\nexcept ValueError: pass\n"},
+        [("undeclared-import", "a.py", 2)],
+    ),
+    "a module that not every declared Python has": (
+        {"a.py": "import tomllib\nimport imp\n"},
+        [("undeclared-import", "a.py", 1), ("undeclared-import", "a.py", 2)],
+    ),
+    "operators outside the namespace": (
+        {
+            "a.py": "import torch\nfrom torch.library import triton_op as t, Library\n"
+            "@torch.library.custom_op('scale_it::f', mutates_args=())\ndef f(x: int) -> int: ...\n"
+            "@t(f'{1}::g')\ndef g(): ...\n"
+            "lib = Library('scale_it', 'DEF')\n"
+            "torch.library.define('scale_it::h', '(int x) -> int')\n"
+            "@torch.library.impl(lib, 'h')\ndef h(x): ...\n"
+            "torch.library.register_fake('scale_it::f', lambda x: x)\n"
+        },
+        [("op-namespace", "a.py", n) for n in (3, 5, 7, 8, 11)],
+    ),
+    "an operator decorator of unknown origin": (
+        {"a.py": "from .kernels import custom_op\n@custom_op('f')\ndef f(): ...\n"},
+        [("op-namespace", "a.py", 2)],
+    ),
+    "no public names": ({"__init__.py": "def f(): ...\n"}, [("missing-all", "__init__.py", 1)]),
+    "a public name that is not there": (
+        {"__init__.py": '__all__ = ["f", "kernels",\n  "g"]\ndef f(): ...\n'},
+        [("undefined-export", "__init__.py", 2)],
+    ),
+    "machine code under another name": (
+        {"a.json": b"\x7fELF\x02\x01\x01" + bytes(64), "b.py": b"MZ\x90\0" + bytes(60)},
+        [("native-file", "a.json", None), ("native-file", "b.py", None), ("not-utf8", "b.py", 1)],
+    ),
+    "native suffixes": (
+        {"a.so": b"", "b.so.1": b"", "c.PYD": b"", "d.dylib": b""},
+        [("native-file", name, None) for name in ("a.so", "b.so.1", "c.PYD", "d.dylib")],
+    ),
+    "bytecode without source": ({"a.pyc": b"\x00"}, [("bytecode", "a.pyc", None)]),
+    "a huge module": (
+        {"a.py": "#" * (1 << 20) + "\n"},
+        [("oversized-file", "a.py", None)],
+    ),
+    "not UTF-8": ({"a.py": b"x = 1\ns = '\xff'\n"}, [("not-utf8", "a.py", 2)]),
+    "syntax that no Python has": ({"a.py": "x = 1\ndef f(:\n"}, [("syntax", "a.py", 2)]),
+    "syntax that is too new": (
+        {"a.py": "try:\n    pass\nexcept* ValueError:\n    pass\n"},
+        [("syntax", "a.py", None)],
+    ),
+    "a tree that is code, and evidence that is not JSON": (
+        {"tuning/k.h200.py": "import os\n", "tuning/k.h200.json": '{"a": 1,\n oops}'},
+        [("evidence", "tuning/k.h200.json", 2), ("tree", "tuning/k.h200.py", 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_faults_have_their_place_and_a_remedy(tmp_path: Path, name: str) -> None:
+    files, wanted = FAULTY[name]
+    report = check(project(tmp_path / "p", files))
+    found = [
+        (p.code, p.path.removeprefix("torch-ext/scale_it/"), p.line)  # type: ignore[union-attr]
+        for p in report.faults
+    ]
+    blank = {(code, path) for code, path, line in wanted if line is None}
+    found = [(c, p, None if (c, p) in blank else line) for c, p, line in found]
+    assert found == wanted
+    assert all(p.hint for p in report.faults if p.code not in ("syntax",))
+
+
+def test_every_fault_at_once(tmp_path: Path) -> None:
+    build = BUILD.replace('name = "scale-it"', 'name = "scale-it"\nfoo = 1') + "[tuning]\nx = 1\n"
+    files: dict[str, str | bytes] = {"a.py": "import einops, scale_it.kernels\n", "b.so": b""}
+    found = {code for code, _, _ in faults(tmp_path, files, build=build)}
+    assert {"absolute-import", "undeclared-import", "native-file"} < found
+    report = check(tmp_path / "p")
+    assert len([p for p in report.faults if p.path == "build.toml"]) >= 2
+
+
+def test_declared_dependencies_are_fine(tmp_path: Path) -> None:
+    source = {"a.py": "import einops, yaml, numpy\n"}
+    build = BUILD.replace(
+        'backends = ["cuda"]',
+        'backends = ["cuda"]\ndependencies = ["PyYAML>=6", "numpy"]\npython-depends = ["einops"]',
+    )
+    assert faults(tmp_path, source, build=build) == []
+
+
+def test_the_declared_python_decides(tmp_path: Path) -> None:
+    new = {"a.py": "import tomllib\ntry:\n    pass\nexcept* ValueError:\n    pass\n"}
+    build = BUILD + '[general.requires]\npython = ">=3.11"\n'
+    assert faults(tmp_path, new, build=build) == []
+
+
+def test_files_that_build_toml_names_must_be_there(tmp_path: Path) -> None:
+    build = BUILD + '[tuning]\nworkloads = "tuning/workloads.py"\n'
+    assert faults(tmp_path, build=build) == [("missing-workloads", "build.toml", None)]
+    (tmp_path / "p/tuning").mkdir()
+    (tmp_path / "p/tuning/workloads.py").write_text("")
+    assert check(tmp_path / "p").faults == ()
+
+
+def test_layout_faults_come_with_the_others(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", {"a.py": "import einops\n", "scale_it.py": "", "aux.py": ""})
+    (root / "torch-ext/scale_it/link.py").symlink_to("kernels.py")
+    bad_name = os.fsencode(root / "torch-ext/scale_it") + b"/\xff.py"
+    Path(os.fsdecode(bad_name)).write_text("")
+    report = check(root)
+    text = "\n".join(map(str, report.faults))
+    assert "undeclared-import" in {p.code for p in report.faults}
+    for part in ("link.py", "scale_it/scale_it", "aux.py", "UTF-8"):
+        assert part in text
+    text.encode()  # can be printed
+
+
+def test_a_project_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"build.toml|no folder"):
+        check(tmp_path / "nowhere")
+
+
+def test_a_jax_package_is_checked_as_well(tmp_path: Path) -> None:
+    build = BUILD.replace("[torch-noarch]", "[jax-noarch]").replace("cuda", "tpu")
+    root = project(tmp_path / "p", {"__init__.py": "import jax, numpy, torch\n__all__ = []\n"},
+                   build=build)  # fmt: skip
+    (root / "torch-ext").rename(root / "jax-ext")
+    report = check(root)
+    assert [(p.code, p.path) for p in report.faults] == [
+        ("undeclared-import", "jax-ext/scale_it/__init__.py")
+    ]
+
+
+def test_a_good_tree_and_its_name(tmp_path: Path) -> None:
+    tree = pytest.importorskip("kernelhub.formats.tree")
+    if not hasattr(tree, "render"):
+        pytest.skip("trees cannot be rendered")
+    device = tree.DeviceFacts(
+        name="NVIDIA H200", arch="sm_90", sm_count=132, memory=1 << 37, shared_memory=232448
+    )
+    text = tree.render(
+        tree.Tree(
+            kernel="kernels.k",
+            device=device,
+            tools={"triton": "3.6.0"},
+            source_hash="sha256:" + "0" * 64,
+            features={"N": "int"},
+            configs=({"BLOCK": 64},),
+            root=tree.Leaf((0,)),
+        )
+    )
+    files = {"tuning/kernels.k.nvidia-h200.py": text, "tuning/kernels.k.nvidia-h200.json": "{}",
+             "tuning/other.py": text}  # fmt: skip
+    root = project(tmp_path / "p", files)
+    report = check(root)
+    assert [(p.code, p.path) for p in report.faults] == [
+        ("tree-name", "torch-ext/scale_it/tuning/other.py")
+    ]
+    assert [p.code for p in report.notes] == ["tree-alone"]
+
+
+def test_the_table_covers_every_code() -> None:
+    codes = [code for rule in RULES for code in (*rule.faults, *rule.notes)]
+    assert len(codes) == len(set(codes))
+    assert all(text.strip().endswith(".") for rule in RULES for text in rule.faults.values())
+    wanted = {code for _, expected in FAULTY.values() for code, _, _ in expected}
+    assert wanted <= set(codes)
+    assert wanted.isdisjoint(NOTES)
+
+
+def test_problems_are_json(tmp_path: Path) -> None:
+    report = check(project(tmp_path / "p", {"a.py": "import einops\n"}))
+    json.dumps([(p.path, p.line, p.column, p.code, p.hint) for p in report.faults])
+
+
+snippets = st.sampled_from(
+    ["import scale_it.x", "from . import *", "__all__ = [*x]", "__all__ += y",
+     "@f(\nx)\ndef g(): 0",
+     "try:", "\n", "    ", "except* E: pass", "match x:\n  case {**r}: 0", "\x00", "\ufeff", "é",
+     "torch.library.define()", "torch.library.Library(f'{x}')", "import torch.library", "(" * 300,
+     "from __future__ import x", "class A(B[0]): __all__ = 1", "\x0c", "\r", "lambda: (yield)"]
+)  # fmt: skip
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(snippets, max_size=6).map("\n".join), st.booleans())
+def test_no_text_breaks_the_checker(tmp_path: Path, text: str, init: bool) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        root = project(Path(folder) / "p", {"__init__.py" if init else "a.py": text})
+        report = check(root, repair=True)
+        assert all(problem.code and problem.path for problem in report.faults)
+
+
+def test_init_is_a_sound_module() -> None:
+    compile(INIT, "__init__.py", "exec")
