@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ..hashing import FileId
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
@@ -20,6 +22,13 @@ class RemoteFile:
     size: int
     git_sha1: str
     sha256: str | None = None
+
+    @property
+    def id(self) -> FileId:
+        """What its content must be."""
+        if self.sha256 is not None:
+            return FileId("sha256", self.sha256)
+        return FileId("git-sha1", self.git_sha1)
 
 
 class Source(Protocol):
