@@ -30,7 +30,7 @@ def fits(backend: str, archs: Sequence[str], device: DeviceFacts) -> bool:
 
 
 def _capability(arch: str) -> tuple[int, int] | None:
-    """"sm_90" -> (9, 0), "sm_120" -> (12, 0)."""
+    """ "sm_90" -> (9, 0), "sm_120" -> (12, 0)."""
     digits = arch.removeprefix("sm_")
     if not digits.isdigit() or len(digits) < 2:
         return None

@@ -193,7 +193,7 @@ def _forget(name: str) -> None:
 
 
 def _reset_after_fork() -> None:
-    """A child starts with one thread; what another thread of its parent was loading is not there."""
+    """A child has one thread: what other threads of its parent were loading is not there."""
     global _lock
     _lock = threading.RLock()
     for name in _running:
@@ -208,7 +208,7 @@ if hasattr(os, "register_at_fork"):
 def _spec(
     package: Package, fullname: str, path: str, *, folder: str | None
 ) -> importlib.machinery.ModuleSpec:
-    """The spec of a module; `folder` is the path in the package that a package's `__path__` names."""
+    """The spec of a module; `folder`, of a package, is what its `__path__` names."""
     origin = str(package.folder / path)
     loader = VerifiedLoader(package, fullname, path)
     spec = importlib.machinery.ModuleSpec(
@@ -265,12 +265,12 @@ class VerifiedLoader(importlib.abc.InspectLoader):
 
 
 class _Resources(importlib.abc.TraversableResources):
-    """`importlib.resources` of a kernel: its folder, whose files were verified before the import."""
+    """`importlib.resources` of a kernel: its folder, verified before the import."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def files(self) -> Path:  # type: ignore[override] # a Path is Traversable, typeshed disagrees
+    def files(self) -> Path:
         return self._folder
 
 

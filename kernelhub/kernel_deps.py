@@ -57,7 +57,7 @@ def offered(deps: Mapping[str, ModuleType]) -> Iterator[None]:
 def _hf_offers(deps: Mapping[str, ModuleType]) -> Iterator[None]:
     if _HF in sys.modules or importlib.util.find_spec(_HF) is not None:
         try:
-            from kernels.deps import use_kernel_deps
+            from kernels.deps import use_kernel_deps  # type: ignore[import-untyped,unused-ignore]
         except ImportError:  # a release of HF's client without dependencies between kernels
             yield
             return

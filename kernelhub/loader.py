@@ -21,7 +21,6 @@ from packaging.requirements import Requirement as PythonRequirement
 from . import importer, kernel_deps, settings
 from .errors import (
     HubError,
-    InputError,
     KernelHubError,
     LoadError,
     NoCompatibleVariant,
@@ -135,7 +134,8 @@ def get_kernel(
     """Load a kernel: its variant for this machine, verified, as a module.
 
     Args:
-        repo_id: "org/name"; may carry the pin: "org/name==1", "org/name>=1,<3", "org/name@<commit>".
+        repo_id: "org/name"; may carry the pin: "org/name==1", "org/name>=1,<3" or
+            "org/name@<commit>".
         version: a version, or a specifier such as ">=1,<3". With no pin at all the newest version
             above 0 is taken and a log line says which.
         revision: a branch, tag or commit. Only a full commit never changes its meaning, and one
@@ -143,7 +143,7 @@ def get_kernel(
         framework: "torch" or "jax"; default: torch's variants before jax's.
         backend: a backend to take in place of the one that this machine has ("cpu", "cuda", ...).
         trust_remote_code: True runs code of any publisher, a list that of these repositories as
-            well; False only that of publishers whom the Hub marks as trusted, or your settings name.
+            well; False only that of publishers whom the Hub marks as trusted or your settings name.
         check_arch: whether the architectures that a build declares must include this device.
         source: where to get it from in place of the Hub of the settings.
         reporter: hears of progress.
@@ -267,9 +267,7 @@ def get_loaded_kernels() -> list[LoadedKernel]:
 _loaded: dict[str, LoadedKernel] = {}
 
 
-def _terms(
-    wish: Wish, trust: TrustArgument, source: Source | None, reporter: Reporter
-) -> _Terms:
+def _terms(wish: Wish, trust: TrustArgument, source: Source | None, reporter: Reporter) -> _Terms:
     check_argument(trust)
     now = settings.current()
     ends = time.monotonic() + now.timeout
@@ -297,9 +295,7 @@ def _prepare(requirement: Requirement, terms: _Terms, chain: tuple[str, ...]) ->
     place, title, commit, consent = _locate(requirement, terms)
     if consent is None:
         consent = _consent(requirement.repo_id, commit, terms)
-    return _choose(
-        place, title, consent, terms, requirement.repo_id, commit, chain=(*chain, step)
-    )
+    return _choose(place, title, consent, terms, requirement.repo_id, commit, chain=(*chain, step))
 
 
 def _locate(
@@ -356,8 +352,7 @@ def _choose(
         raise _nothing_fits(title, choice)
     metadata = place.metadata(verdict.variant)
     needs = {
-        need.repo_id: _prepare(_dependency(need), terms, chain)
-        for need in metadata.kernel_depends
+        need.repo_id: _prepare(_dependency(need), terms, chain) for need in metadata.kernel_depends
     }
     return _Found(
         repo_id=repo_id,
@@ -439,11 +434,15 @@ def _requirements(metadata: Metadata) -> dict[str, str]:
     texts += metadata.python_depends
     found: dict[str, str] = {}
     for text in texts:
-        try:
-            found.setdefault(PythonRequirement(text).name, text)
-        except InvalidRequirement:
-            found.setdefault(text, text)
+        found.setdefault(_distribution(text), text)
     return found
+
+
+def _distribution(requirement: str) -> str:
+    try:
+        return PythonRequirement(requirement).name
+    except InvalidRequirement:
+        return requirement
 
 
 def _is_interpreted(found: _Found, ready: Ready, now: Settings) -> bool:
@@ -471,13 +470,9 @@ def _enable_interpreter(title: str) -> None:
         logger.warning("%s: Triton kernels run in Triton's interpreter, which is slow", title)
 
 
-def _bind(
-    module: ModuleType, package: importer.Package, target: Target, now: Settings
-) -> object:
+def _bind(module: ModuleType, package: importer.Package, target: Target, now: Settings) -> object:
     """Bind trees, if the kernel ships any or the user has some; else nothing is imported for it."""
     if not (package.has_any("tuning/") or now.overlays.is_dir()):
         return None
     bind: Callable[..., object] = importlib.import_module("kernelhub.dispatch").bind
-    return bind(
-        module, package.folder, read=package.read, target=target, overlays=now.overlays
-    )
+    return bind(module, package.folder, read=package.read, target=target, overlays=now.overlays)

@@ -18,7 +18,6 @@ from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError
 from .formats.digest import UNHASHED, is_hashed
 from .formats.metadata import Metadata, parse_metadata
 from .formats.names import path_fault
-from .formats.variant import VariantName
 from .hashing import FileId, matches
 from .resolution import Way
 from .sources import RemoteFile, Source
@@ -263,7 +262,7 @@ class HubPlace:
 
 
 def _parse_listing(data: bytes | None) -> tuple[RemoteFile, ...] | None:
-    """What `_listing` kept, None if it is damaged. Names are checked again: files can be changed."""
+    """What `_listing` kept, None if it is damaged; names are checked again."""
     if data is None:
         return None
     try:

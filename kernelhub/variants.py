@@ -93,7 +93,7 @@ def choose(
         wish: what the caller asks for.
     """
     named = [judge_name(text, target, wish) for text in sorted(published)]
-    candidates = sorted((v for v in named if v.accepted), key=lambda v: _preference(v, target))
+    candidates = sorted((v for v in named if v.accepted), key=_preference)
     decided: dict[str, Verdict] = {}
     undecided = False
     chosen: Verdict | None = None
@@ -210,7 +210,7 @@ def _may_interpret(name: VariantName, target: Target) -> bool:
     )
 
 
-def _preference(verdict: Verdict, target: Target) -> tuple[bool, int, bool, int]:
+def _preference(verdict: Verdict) -> tuple[bool, int, bool, int]:
     name = VariantName.parse(verdict.variant)
     assert name is not None  # noqa: S101 - only parsed names are candidates
     order = INTERPRETABLE.index(name.backend) if verdict.interpreted else 0

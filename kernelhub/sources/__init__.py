@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..hashing import FileId
+from kernelhub.hashing import FileId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

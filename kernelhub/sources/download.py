@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..disk import translated
-from ..errors import HubUnavailable, IntegrityError
-from ..hashing import CHUNK, Hasher, hash_file
+from kernelhub.disk import translated
+from kernelhub.errors import HubUnavailable, IntegrityError
+from kernelhub.hashing import CHUNK, Hasher, hash_file
+
 from . import RemoteFile
 from .transport import TransientError, Transport
 

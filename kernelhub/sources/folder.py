@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import NotFoundError
+from kernelhub.errors import NotFoundError
 
 METADATA = "metadata.json"
 

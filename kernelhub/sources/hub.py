@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import (
+from kernelhub.errors import (
     HubError,
     HubUnavailable,
     IntegrityError,
@@ -19,8 +19,9 @@ from ..errors import (
     RepositoryNotFound,
     VersionNotFound,
 )
-from ..formats.names import path_fault
-from ..reporter import SILENT, Reporter
+from kernelhub.formats.names import path_fault
+from kernelhub.reporter import SILENT, Reporter
+
 from . import RemoteFile
 from .download import download
 from .transport import Transport, origin
@@ -57,7 +58,9 @@ class HubSource:
         answer = _object(self._transport.get_json(url)[0], url)
         found: dict[int, str] = {}
         # Longest names first, so that `v1` has the last word over an odd `v01`.
-        for ref in sorted(_objects(answer.get("branches"), url), key=lambda r: -len(str(r.get("name")))):
+        for ref in sorted(
+            _objects(answer.get("branches"), url), key=lambda r: -len(str(r.get("name")))
+        ):
             if match := _VERSION.fullmatch(str(ref.get("name"))):
                 found[int(match[1])] = _commit(ref.get("targetCommit"), url)
         return dict(sorted(found.items()))

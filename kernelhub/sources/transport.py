@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 
 from huggingface_hub import constants, get_token
 from huggingface_hub.errors import OfflineModeIsEnabled
-from huggingface_hub.utils import get_session
+from huggingface_hub.utils import get_session  # type: ignore[attr-defined] # lazy, unexported
 
-from .._version import __version__
-from ..errors import (
+from kernelhub._version import __version__
+from kernelhub.errors import (
     HubAuthError,
     HubError,
     HubRateLimited,
@@ -36,9 +36,9 @@ from ..errors import (
 )
 
 try:  # which HTTP library the session is of: httpx2 under huggingface_hub 2, httpx under 1
-    from huggingface_hub.utils import httpx
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 except ImportError:  # releases of 1.x that do not name it yet
-    import httpx  # type: ignore[no-redef]
+    import httpx  # type: ignore[no-redef,import-not-found,unused-ignore]
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Transport:
         while True:
             try:
                 return self._once(url, consume, headers())
-            except TransientError as failure:
+            except TransientError as failure:  # noqa: PERF203 - this loop is the retry
                 if progress() != before:
                     attempt, before = 0, progress()
                 if not isinstance(failure.error, HubRateLimited):  # obeying a limit is no failure
