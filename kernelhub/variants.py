@@ -17,7 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from . import archs
-from .errors import InputError, NotCached
+from .errors import FormatError, InputError, NotCached
 from .formats.metadata import Metadata
 from .formats.variant import UNIVERSAL, VariantName
 from .target import BACKENDS, FRAMEWORKS, Target
@@ -106,6 +106,9 @@ def choose(
         except NotCached as error:
             undecided = True
             verdict = replace(candidate, accepted=False, reason=error.message)
+        except FormatError as error:
+            faults = "; ".join(map(str, error.problems))
+            verdict = replace(candidate, accepted=False, reason=f"cannot be read: {faults}")
         decided[candidate.variant] = verdict
         chosen = verdict if verdict.accepted else None
     trace = tuple(decided.get(v.variant, v) for v in named)
