@@ -28,6 +28,11 @@ from .hashing import matches
 from .import_errors import explained
 from .verify import Manifest
 
+if sys.version_info >= (3, 11):
+    from importlib.resources.abc import TraversableResources
+else:
+    from importlib.abc import TraversableResources
+
 logger = logging.getLogger(__name__)
 
 PREFIX = "_kernelhub_"
@@ -264,7 +269,7 @@ class VerifiedLoader(importlib.abc.InspectLoader):
         return _Resources(self._package.folder / Path(self._path).parent)
 
 
-class _Resources(importlib.abc.TraversableResources):
+class _Resources(TraversableResources):
     """`importlib.resources` of a kernel: its folder, verified before the import."""
 
     def __init__(self, folder: Path) -> None:

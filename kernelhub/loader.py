@@ -264,7 +264,8 @@ def get_loaded_kernels() -> list[LoadedKernel]:
     return list(_loaded.values())
 
 
-_loaded: dict[str, LoadedKernel] = {}
+_loaded: dict[tuple[str | None, str | None, Path], LoadedKernel] = {}
+_bindings: dict[str, object] = {}
 
 
 def _terms(wish: Wish, trust: TrustArgument, source: Source | None, reporter: Reporter) -> _Terms:
@@ -411,21 +412,23 @@ def _run(found: _Found, terms: _Terms) -> ModuleType:
         _enable_interpreter(found.title)
 
     def finish(module: ModuleType) -> None:
-        binding = _bind(module, package, found.target, terms.settings)
-        _loaded[package.name] = LoadedKernel(
-            repo_id=found.repo_id,
-            commit=found.commit,
-            variant=found.verdict.variant,
-            folder=ready.folder,
-            metadata=found.metadata,
-            module=module,
-            consent=found.consent,
-            interpreted=interpreted,
-            binding=binding,
-        )
+        _bindings[package.name] = _bind(module, package, found.target, terms.settings)
 
     with kernel_deps.offered(needs):
-        return importer.load(package, finish=finish)
+        module = importer.load(package, finish=finish)
+    loaded = LoadedKernel(
+        repo_id=found.repo_id,
+        commit=found.commit,
+        variant=found.verdict.variant,
+        folder=ready.folder,
+        metadata=found.metadata,
+        module=module,
+        consent=found.consent,
+        interpreted=interpreted,
+        binding=_bindings.get(package.name),
+    )
+    _loaded.setdefault((found.repo_id, found.commit, ready.folder), loaded)
+    return module
 
 
 def _requirements(metadata: Metadata) -> dict[str, str]:

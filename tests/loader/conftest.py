@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +33,25 @@ def publish(hub: RunningHub) -> Publish:
 
     def run(repo_id: str, files: dict[str, bytes | None], **options: object) -> str:
         commit = published.publish(hub.url, repo_id, files, **options)
+        published.asked(hub)
         hub.clear()
         return commit
 
     return run
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount a small disk with these options (again to change them); gives its folder."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def run(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
+        if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
+            pytest.skip("file systems cannot be mounted here")
+        return disk
+
+    yield run
+    while os.path.ismount(disk):
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,15 @@ def variant(
     folder = folder or f"torch-{facts.get('backend', 'cpu')}"
     held = {f"build/{folder}/{path}": data for path, data in files.items()}
     return {**held, f"build/{folder}/metadata.json": metadata(files, **facts)}
+
+
+def asked(hub: Any) -> list[str]:
+    """Paths of the requests so far; a record is made a moment after its answer was read."""
+    count = -1
+    while count != len(hub.requests):
+        count = len(hub.requests)
+        time.sleep(0.03)
+    return [record.path for record in hub.requests]
 
 
 def request(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:

@@ -66,7 +66,9 @@ def test_modules_resources_and_sources(tmp_path: Path) -> None:
 
 
 def test_a_planted_pyc_is_not_executed_and_none_is_written(tmp_path: Path) -> None:
-    folder = write(tmp_path, {"__init__.py": b"from .inner import X\n", "inner.py": b"X = 'good'\n"})
+    folder = write(
+        tmp_path, {"__init__.py": b"from .inner import X\n", "inner.py": b"X = 'good'\n"}
+    )
     evil = tmp_path / "evil.py"
     evil.write_bytes(b"X = 'evil'\n")
     os.utime(evil, (folder / "inner.py").stat()[7:9])
@@ -244,7 +246,9 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
 
 def test_kernels_that_load_each_other_in_a_circle(tmp_path: Path) -> None:
     for here, there in (("a", "b"), ("b", "a")):
-        code = f"from kernelhub import get_local_kernel\nget_local_kernel({str(tmp_path / there)!r})"
+        code = (
+            f"from kernelhub import get_local_kernel\nget_local_kernel({str(tmp_path / there)!r})"
+        )
         write(tmp_path / here, {"__init__.py": code.encode()}, name=f"kernel-{here}")
     with pytest.raises(LoadError, match="in a circle") as caught:
         get_local_kernel(tmp_path / "a")
