@@ -264,7 +264,7 @@ def get_loaded_kernels() -> list[LoadedKernel]:
     return list(_loaded.values())
 
 
-_loaded: dict[tuple[str | None, str | None, Path], LoadedKernel] = {}
+_loaded: dict[tuple[str | None, str | None, Path, str], LoadedKernel] = {}
 _bindings: dict[str, object] = {}
 
 
@@ -427,7 +427,7 @@ def _run(found: _Found, terms: _Terms) -> ModuleType:
         interpreted=interpreted,
         binding=_bindings.get(package.name),
     )
-    _loaded.setdefault((found.repo_id, found.commit, ready.folder), loaded)
+    _loaded.setdefault((found.repo_id, found.commit, ready.folder, package.name), loaded)
     return module
 
 

@@ -149,7 +149,7 @@ def _fill(transport: Transport, url: str, part: _Part, *, fresh: bool) -> None:
     def consume(response: Any) -> None:
         if part.size and not _continues(response, part.size):
             part.restart()
-        for piece in response.iter_bytes(CHUNK):
+        for piece in response.iter_bytes():  # as it comes: nothing waits in a buffer to be lost
             transport.check()
             part.write(piece)
             if part.size > part.file.size:

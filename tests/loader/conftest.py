@@ -20,11 +20,22 @@ import published  # noqa: E402 - a helper beside this file
 Publish = Callable[..., str]
 
 
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningHub]:
-    with running_hub(tmp_path / "hub", trusted=["trusted-org"]) as running:
-        monkeypatch.setenv("HF_ENDPOINT", running.url)
+@pytest.fixture(scope="session")
+def one_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    with running_hub(tmp_path_factory.mktemp("hub"), trusted=["trusted-org"]) as running:
         yield running
+
+
+@pytest.fixture
+def hub(one_hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningHub]:
+    """The Hub, with no faults and no requests; its repositories are gone after the test."""
+    monkeypatch.setenv("HF_ENDPOINT", one_hub.url)
+    one_hub.faults.replace([])
+    yield one_hub
+    one_hub.faults.replace([])
+    published.remove_all(one_hub.url)
+    published.asked(one_hub)
+    one_hub.clear()
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def asked(hub: Any) -> list[str]:
     count = -1
     while count != len(hub.requests):
         count = len(hub.requests)
-        time.sleep(0.03)
+        time.sleep(0.02)
     return [record.path for record in hub.requests]
 
 
@@ -72,6 +72,20 @@ def request(url: str, body: bytes | None = None, headers: Mapping[str, str] | No
     asked = urllib.request.Request(url, data=body, headers=dict(headers or {}))
     with urllib.request.urlopen(asked, timeout=60) as answer:
         return json.loads(answer.read() or b"null")
+
+
+_created: set[tuple[str, str]] = set()
+
+
+def remove_all(url: str) -> None:
+    """Remove what `publish` created on that Hub."""
+    for repo_id in sorted(repo_id for where, repo_id in _created if where == url):
+        org, name = repo_id.split("/")
+        body = json.dumps({"name": name, "organization": org, "type": "kernel"}).encode()
+        asked = urllib.request.Request(f"{url}/api/repos/delete", body, method="DELETE")
+        with urllib.request.urlopen(asked, timeout=60):
+            pass
+    _created.clear()
 
 
 def publish(
@@ -85,6 +99,7 @@ def publish(
 ) -> str:
     """One commit on the version's branch (on main for None); returns its id."""
     org, name = repo_id.split("/")
+    _created.add((url, repo_id))
     extra = {"Content-Type": "application/json", **(headers or {})}
     branch = f"v{version}" if version is not None else "main"
     steps = [("repos/create", {"name": name, "organization": org, "type": "kernel"})]
