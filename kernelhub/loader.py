@@ -412,7 +412,7 @@ def _run(found: _Found, terms: _Terms) -> ModuleType:
         _enable_interpreter(found.title)
 
     def finish(module: ModuleType) -> None:
-        _bindings[package.name] = _bind(module, package, found.target, terms.settings)
+        _bindings[package.name] = _bind(module, package, found, terms.settings)
 
     with kernel_deps.offered(needs):
         module = importer.load(package, finish=finish)
@@ -473,9 +473,11 @@ def _enable_interpreter(title: str) -> None:
         logger.warning("%s: Triton kernels run in Triton's interpreter, which is slow", title)
 
 
-def _bind(module: ModuleType, package: importer.Package, target: Target, now: Settings) -> object:
-    """Bind trees, if the kernel ships any or the user has some; else nothing is imported for it."""
-    if not (package.has_any("tuning/") or now.overlays.is_dir()):
+def _bind(module: ModuleType, package: importer.Package, found: _Found, now: Settings) -> object:
+    """Bind trees if the kernel ships any or the user has some, and where launches are recorded."""
+    owner, name = (found.repo_id or f"local/{found.metadata.name}").split("/")
+    overlays = now.overlays / owner / name
+    if not (package.has_any("tuning/") or overlays.is_dir() or now.record):
         return None
     bind: Callable[..., object] = importlib.import_module("kernelhub.dispatch").bind
-    return bind(module, package.folder, read=package.read, target=target, overlays=now.overlays)
+    return bind(module, package.folder, read=package.read, target=found.target, overlays=overlays)

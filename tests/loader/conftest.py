@@ -15,7 +15,7 @@ from kernelhub.serve.testing import RunningHub, running_hub
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import published  # noqa: E402 - a helper beside this file
+import published
 
 Publish = Callable[..., str]
 

@@ -106,11 +106,7 @@ def publish(
     if version is not None:
         steps.append((f"kernels/{repo_id}/branch/{branch}", {}))
     for path, body in steps:
-        try:
-            request(f"{url}/api/{path}", json.dumps(body).encode(), extra)
-        except urllib.error.HTTPError as error:
-            if error.code != 409:
-                raise
+        _create(f"{url}/api/{path}", json.dumps(body).encode(), extra)
     lines: list[dict[str, Any]] = [{"key": "header", "value": {"summary": "publish"}}]
     for path, data in files.items():
         lines.append(_line(url, repo_id, path, data, lfs=path in lfs))
@@ -121,6 +117,15 @@ def publish(
         {**extra, "Content-Type": "application/x-ndjson"},
     )
     return str(answer["commitOid"])
+
+
+def _create(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    """POST; what exists already is fine."""
+    try:
+        request(url, body, headers)
+    except urllib.error.HTTPError as error:
+        if error.code != 409:
+            raise
 
 
 def _line(url: str, repo_id: str, path: str, data: bytes | None, *, lfs: bool) -> dict[str, Any]:

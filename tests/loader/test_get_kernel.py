@@ -97,7 +97,7 @@ def test_requests_of_a_cold_load_and_of_warm_ones(hub: RunningHub, publish: Publ
 def test_pins(publish: Publish, arguments: dict[str, object], number: int) -> None:
     for version in range(4):
         publish("demo/k", numbered(version), version=version)
-    assert get_kernel(**arguments, **TRUST).NUMBER == number
+    assert number == get_kernel(**arguments, **TRUST).NUMBER
 
 
 def test_no_pin_says_once_what_was_taken(
