@@ -193,7 +193,10 @@ class HubPlace:
         return {file.path.removeprefix(start): file for file in self._files[variant]}
 
     def _fresh(self, variant: str, wrong: IntegrityError | None) -> Ready:
-        with self._repository.lock(self._commit, self._way.remaining() / 2) as held:
+        repository, commit = self._repository, self._commit
+        with repository.lock(
+            commit, self._way.remaining(), lambda: repository.arrived(commit, variant)
+        ) as held:
             if (stored := self._repository.find(self._commit, variant)) is not None:
                 try:
                     return self._checked(stored)  # another process has brought it meanwhile

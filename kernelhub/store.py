@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 LAYOUT = "v1"
 RECEIPT_SCHEMA = 1
+_PATIENCE = 30.0
 _LEFTOVER_AGE = 7 * 24 * 3600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
 
@@ -99,29 +100,38 @@ class Repository:
         self.repo_id = repo_id
 
     @contextlib.contextmanager
-    def lock(self, name: str, wait: float) -> Iterator[bool]:
+    def lock(
+        self, name: str, wait: float, progress: Callable[[], object] | None = None
+    ) -> Iterator[bool]:
         """Hold a lock between processes for the block.
+
+        Args:
+            name: what is locked.
+            wait: seconds to wait for it.
+            progress: how far its holder is; waiting ends early where this does not change.
 
         Yields:
             Whether it is held. It is not where the file system has no locks or cannot be written,
-            and where the holder kept it longer than `wait` seconds: then go on without, in private
-            files; a holder that hangs must not stop everybody else.
+            and where the holder kept it too long: then go on without, in private files; a holder
+            that hangs must not stop everybody else.
         """
         path = self.folder / "locks" / f"{name}.lock"
         with contextlib.ExitStack() as stack:
-            yield self._acquire(path, wait, stack)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                held = _wait_for(path, max(wait, 0.0), progress, stack)
+            except (OSError, NotImplementedError) as error:
+                logger.debug("no lock at %s: %s", path, error)
+                held = False
+            yield held
 
-    def _acquire(self, path: Path, wait: float, stack: contextlib.ExitStack) -> bool:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(filelock.FileLock(path, timeout=max(wait, 0.0)))
-        except filelock.Timeout:
-            logger.warning("%s was held for %.0f s by another process: going on alone", path, wait)
-            return False
-        except (OSError, NotImplementedError) as error:
-            logger.debug("no lock at %s: %s", path, error)
-            return False
-        return True
+    def arrived(self, commit: str, variant: str) -> int:
+        """Bytes of a variant that whoever holds its lock has downloaded so far."""
+        total = 0
+        for path in (self.folder / "incoming" / f"{commit[:16]}-{variant}").rglob("*"):
+            with contextlib.suppress(OSError):  # finished, and renamed, meanwhile
+                total += path.stat().st_size
+        return total
 
     def remembered(self) -> Remembered:
         """What the Hub said; empty if nothing is known or the file is damaged."""
@@ -249,6 +259,31 @@ class Repository:
             with contextlib.suppress(OSError):  # somebody else was quicker
                 if path != keep and path.stat().st_mtime < oldest:
                     discard(path)
+
+
+def _wait_for(
+    path: Path, wait: float, progress: Callable[[], object] | None, stack: contextlib.ExitStack
+) -> bool:
+    """Enter the lock at `path` into `stack`, unless it takes too long."""
+    began = time.monotonic()
+    patience = wait if progress is None else min(_PATIENCE, wait / 2)
+    before = progress() if progress is not None else None
+    while not _entered(path, patience, stack):
+        waited = time.monotonic() - began
+        now = progress() if progress is not None else None
+        if now == before or waited >= wait:
+            logger.warning("%s: held for %.0f s by another process; going on", path, waited)
+            return False
+        before = now
+    return True
+
+
+def _entered(path: Path, wait: float, stack: contextlib.ExitStack) -> bool:
+    try:
+        stack.enter_context(filelock.FileLock(path, timeout=wait))
+    except filelock.Timeout:
+        return False
+    return True
 
 
 def _render_receipt(receipt: Receipt) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -66,3 +67,14 @@ def mount(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     yield run
     while os.path.ismount(disk):
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.fixture
+def cut_answers() -> Iterator[None]:
+    """For tests in which answers of the Hub are cut short, by it or by a client that is killed.
+
+    It leaves the file that it was reading to the garbage collector; so that is run here, where the
+    test's mark lets the warning pass, and not in another test.
+    """
+    yield
+    gc.collect()

@@ -31,11 +31,6 @@ BODY = bytes(range(256)) * 1024  # 256 KiB
 PLACES = ("/refs$", "/tree/", "metadata.json", r"data\.bin")
 
 
-# An answer that the Hub's faulty mode cuts short leaves the file that it was reading to the garbage
-# collector, in the Hub's thread.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
 @pytest.fixture
 def kernel(publish: Publish) -> str:
     """A kernel with a file of 256 KiB; its id changes with the test's Hub."""
@@ -51,6 +46,8 @@ def check(kernel: str) -> None:
     assert [path.read_bytes() == BODY for path in visible] == [True]
 
 
+@pytest.mark.usefixtures("cut_answers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     "fault",
@@ -165,6 +162,8 @@ def test_wrong_bytes_once_and_always(hub: RunningHub, kernel: str) -> None:
     check(kernel)
 
 
+@pytest.mark.usefixtures("cut_answers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_cut_download_is_continued_also_by_another_process(hub: RunningHub, kernel: str) -> None:
     """The Hub hangs up again and again: each attempt goes on where the last one ended."""
     cut = Fault(effect="truncate", path=r"data\.bin", after=30_000)
@@ -182,6 +181,8 @@ def test_a_cut_download_is_continued_also_by_another_process(hub: RunningHub, ke
     assert record.range == f"bytes={kept}-"
 
 
+@pytest.mark.usefixtures("cut_answers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_part_that_is_not_the_beginning_is_found_out(hub: RunningHub, kernel: str) -> None:
     hub.faults.replace([Fault(effect="truncate", path=r"data\.bin", after=30_000)])
     with scope(timeout=0.7), pytest.raises(HubUnavailable):
@@ -195,6 +196,8 @@ def test_a_part_that_is_not_the_beginning_is_found_out(hub: RunningHub, kernel: 
     check(kernel)
 
 
+@pytest.mark.usefixtures("cut_answers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_hub_that_hangs_is_left_at_the_deadline(hub: RunningHub, kernel: str) -> None:
     for place in ("/refs$", r"data\.bin"):
         hub.faults.replace([Fault(effect="stall", path=place, after=1, seconds=30)])
@@ -204,6 +207,8 @@ def test_a_hub_that_hangs_is_left_at_the_deadline(hub: RunningHub, kernel: str) 
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.usefixtures("cut_answers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_slow_hub_is_left_at_the_deadline(hub: RunningHub, kernel: str) -> None:
     drip = Fault(effect="drip", path=r"data\.bin", piece=1000, seconds=0.05)
     hub.faults.replace([drip])

@@ -371,7 +371,7 @@ def test_windows_paths_in_local_kernels() -> None:
 def test_kernels_that_need_kernels(publish: Publish) -> None:
     publish("demo/base", published.variant({"__init__.py": b"BASE = 10\n"}))
     for module in ("kernels", "kernelhub"):
-        code = f"""from {module} import get_kernel_dep\nBASE = get_kernel_dep("demo/base").BASE + 1\n"""
+        code = f"import {module} as m\nBASE = m.get_kernel_dep('demo/base').BASE + 1\n"
         needs = [{"repo-id": "demo/base", "version": 1}]
         publish(
             f"demo/top-{module}", published.variant({"__init__.py": code.encode()}, needs=needs)

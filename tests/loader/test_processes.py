@@ -84,6 +84,8 @@ def test_a_process_sees_what_was_published_before_it_started(
     assert finish(start("demo/k==1")).startswith("new ")
 
 
+@pytest.mark.usefixtures("cut_answers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 def test_what_a_killed_process_left_is_continued(hub: RunningHub, publish: Publish) -> None:
     body = os.urandom(400_000)
