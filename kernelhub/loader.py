@@ -1,7 +1,6 @@
 """From the name of a kernel to its module: resolve, choose, fetch, verify, import, bind.
 
-The one module that sees all rooms. Each step is a line of `_prepare` or `_run`; what a step does is
-in the room that it names.
+`prepare` holds the steps up to the decision; what a step does is in the room that it names.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import importlib
 import logging
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,27 +16,24 @@ from types import ModuleType
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as PythonRequirement
 
-from . import importer, kernel_deps, settings
+from . import importer, kernel_deps
 from .errors import (
     HubError,
     KernelHubError,
     LoadError,
-    NoCompatibleVariant,
     NotCached,
     NotFoundError,
     TrustError,
 )
-from .formats.metadata import KernelDependency, Metadata
-from .formats.requirement import Requirement, parse_requirement
-from .formats.variant import VariantName
-from .places import FolderPlace, HubPlace, Place, Ready
+from .formats.metadata import Metadata
+from .places import FolderPlace, Ready
+from .prepare import Found, Terms, choose_in, frameworks_of, locate, prepare, terms_of
 from .reporter import SILENT, Reporter
-from .resolution import Way, requirement_of, resolve
+from .resolution import requirement_of
 from .settings import Settings
 from .sources import Source
-from .store import Store
-from .target import Target, detect
-from .trust import Consent, TrustArgument, check_argument, decide
+from .target import detect
+from .trust import Consent, TrustArgument
 from .variants import Choice, Verdict, Wish, choose
 
 logger = logging.getLogger(__name__)
@@ -92,33 +87,6 @@ class Availability:
         return self.available
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
-    """What holds for one call of `get_kernel` and for every kernel that it depends on."""
-
-    settings: Settings
-    wish: Wish
-    trust: TrustArgument
-    way: Way
-    reporter: Reporter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """A variant that was chosen, with those of the kernels that it depends on."""
-
-    repo_id: str | None
-    commit: str | None
-    title: str
-    place: Place
-    consent: Consent
-    target: Target
-    choice: Choice
-    verdict: Verdict
-    metadata: Metadata
-    needs: Mapping[str, _Found]
-
-
 def get_kernel(
     repo_id: str,
     version: int | str | None = None,
@@ -163,8 +131,8 @@ def get_kernel(
         DependencyError, LoadError: its code cannot be imported.
     """
     wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
-    terms = _terms(wish, trust_remote_code, source, reporter)
-    return _run(_prepare(requirement_of(repo_id, version, revision), terms, chain=()), terms)
+    terms = terms_of(wish, trust_remote_code, source, reporter)
+    return _run(prepare(requirement_of(repo_id, version, revision), terms, chain=()), terms)
 
 
 def get_local_kernel(
@@ -187,10 +155,10 @@ def get_local_kernel(
         NoCompatibleVariant, DependencyError, LoadError: as `get_kernel`.
     """
     wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
-    terms = _terms(wish, trust_remote_code, None, reporter)
+    terms = terms_of(wish, trust_remote_code, None, reporter)
     place = FolderPlace(Path(path))
     title = str(path)
-    return _run(_choose(place, title, Consent.LOCAL, terms, None, None, chain=(title,)), terms)
+    return _run(choose_in(place, title, Consent.LOCAL, terms, None, None, chain=(title,)), terms)
 
 
 def has_kernel(
@@ -211,12 +179,13 @@ def has_kernel(
 
     Raises:
         InputError: the arguments contradict each other or do not parse.
+        IntegrityError: what the Hub lists could not be stored safely.
     """
     wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
-    terms = _terms(wish, trust_remote_code, source, SILENT)
+    terms = terms_of(wish, trust_remote_code, source, SILENT)
     requirement = requirement_of(repo_id, version, revision)
     try:
-        found = _prepare(requirement, terms, chain=())
+        found = prepare(requirement, terms, chain=())
     except (NotFoundError, TrustError, HubError, LoadError) as error:
         return Availability(available=False, reason=str(error), error=error)
     verdict = found.verdict
@@ -239,10 +208,10 @@ def explain_variants(
         As `get_kernel`, except for NoCompatibleVariant and TrustError.
     """
     wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
-    terms = _terms(wish, False, None, SILENT)
-    place, _, _, _ = _locate(requirement_of(repo_id, version, revision), terms)
+    terms = terms_of(wish, False, None, SILENT)
+    place, _, _, _ = locate(requirement_of(repo_id, version, revision), terms)
     published = place.variants()
-    return choose(published, detect(_frameworks(published)), place.metadata, wish)
+    return choose(published, detect(frameworks_of(published)), place.metadata, wish)
 
 
 def published_versions(repo_id: str) -> Mapping[int, str]:
@@ -253,7 +222,7 @@ def published_versions(repo_id: str) -> Mapping[int, str]:
         NotCached: offline.
     """
     requirement = requirement_of(repo_id, None, None)
-    way = _terms(Wish(), False, None, SILENT).way
+    way = terms_of(Wish(), False, None, SILENT).way
     if way.connect is None:
         raise NotCached(f"offline: the versions of {requirement.repo_id} cannot be asked")
     return way.connect(False).versions(requirement.repo_id)
@@ -268,135 +237,7 @@ _loaded: dict[tuple[str | None, str | None, Path, str], LoadedKernel] = {}
 _bindings: dict[str, object] = {}
 
 
-def _terms(wish: Wish, trust: TrustArgument, source: Source | None, reporter: Reporter) -> _Terms:
-    check_argument(trust)
-    now = settings.current()
-    ends = time.monotonic() + now.timeout
-
-    def remaining() -> float:
-        return ends - time.monotonic()
-
-    def connect(quick: bool) -> Source:
-        if source is not None:
-            return source
-        from .sources.hub import HubSource  # the network stack, only where it is needed
-
-        return HubSource(now.endpoint, remaining(), quick=quick, reporter=reporter)
-
-    way = Way(connect=None if now.offline else connect, remaining=remaining)
-    return _Terms(settings=now, wish=wish, trust=trust, way=way, reporter=reporter)
-
-
-def _prepare(requirement: Requirement, terms: _Terms, chain: tuple[str, ...]) -> _Found:
-    """Everything up to the decision which variant to take, for a kernel and those it needs."""
-    step = str(requirement)
-    if step in chain:
-        circle = " -> ".join((*chain[chain.index(step) :], step))
-        raise LoadError(f"kernels depend on each other in a circle: {circle}")
-    place, title, commit, consent = _locate(requirement, terms)
-    if consent is None:
-        consent = _consent(requirement.repo_id, commit, terms)
-    return _choose(place, title, consent, terms, requirement.repo_id, commit, chain=(*chain, step))
-
-
-def _locate(
-    requirement: Requirement, terms: _Terms
-) -> tuple[Place, str, str | None, Consent | None]:
-    """Where a kernel is: place, title, commit, and consent where a folder of the user's is it."""
-    local = terms.settings.local_kernels.get(requirement.repo_id)
-    if local is not None:
-        logger.info("%s is taken from %s (LOCAL_KERNELS)", requirement.repo_id, local)
-        return FolderPlace(local), f"{requirement.repo_id} ({local})", None, Consent.LOCAL
-    repository = _store(terms).repository(requirement.repo_id)
-    resolved = resolve(requirement, repository, terms.way)
-    version = f" v{resolved.version}" if resolved.version is not None else ""
-    title = f"{requirement.repo_id}{version} ({resolved.commit[:12]})"
-    return HubPlace(repository, resolved.commit, terms.way), title, resolved.commit, None
-
-
-def _store(terms: _Terms) -> Store:
-    return Store(terms.settings.cache, terms.settings.endpoint)
-
-
-def _consent(repo_id: str, commit: str | None, terms: _Terms) -> Consent:
-    repository = _store(terms).repository(repo_id)
-    connect = terms.way.connect
-    consent = decide(
-        repo_id,
-        argument=terms.trust,
-        allowed=terms.settings.trust,
-        remembered=commit in repository.remembered().trusted,
-        ask_hub=None
-        if connect is None
-        else lambda: connect(False).is_trusted_publisher(repo_id.partition("/")[0]),
-    )
-    if consent is Consent.PUBLISHER and commit is not None:
-        repository.remember(lambda memory: memory.with_trusted(commit))
-    return consent
-
-
-def _choose(
-    place: Place,
-    title: str,
-    consent: Consent,
-    terms: _Terms,
-    repo_id: str | None,
-    commit: str | None,
-    *,
-    chain: tuple[str, ...],
-) -> _Found:
-    published = place.variants()
-    target = detect(_frameworks(published))
-    choice = choose(published, target, place.metadata, terms.wish)
-    verdict = choice.chosen
-    if verdict is None:
-        raise _nothing_fits(title, choice)
-    metadata = place.metadata(verdict.variant)
-    needs = {
-        need.repo_id: _prepare(_dependency(need), terms, chain) for need in metadata.kernel_depends
-    }
-    return _Found(
-        repo_id=repo_id,
-        commit=commit,
-        title=f"{title} {verdict.variant}",
-        place=place,
-        consent=consent,
-        target=target,
-        choice=choice,
-        verdict=verdict,
-        metadata=metadata,
-        needs=needs,
-    )
-
-
-def _frameworks(published: tuple[str, ...]) -> set[str]:
-    names = (VariantName.parse(text) for text in published)
-    return {name.framework for name in names if name is not None}
-
-
-def _nothing_fits(title: str, choice: Choice) -> NotFoundError:
-    if choice.undecided:
-        reasons = "; ".join(f"{name}: {why}" for name, why in choice.reasons.items())
-        return NotCached(
-            f"{title}: no variant of it that runs here is on this disk, and offline none can be"
-            f" fetched ({reasons})",
-            hint="load it once online on a machine like this one",
-        )
-    if not choice.trace:
-        return NoCompatibleVariant(
-            f"{title}: publishes no build", reasons={}, hint="its author has to publish one"
-        )
-    return NoCompatibleVariant(
-        f"{title}: no published variant runs on this machine", reasons=choice.reasons
-    )
-
-
-def _dependency(need: KernelDependency) -> Requirement:
-    pin = f"=={need.version}" if need.version is not None else f"@{need.revision}"
-    return parse_requirement(f"{need.repo_id}{pin}")
-
-
-def _run(found: _Found, terms: _Terms) -> ModuleType:
+def _run(found: Found, terms: Terms) -> ModuleType:
     """Fetch, verify, import and bind a kernel, after those that it needs."""
     needs = {repo_id: _run(need, terms) for repo_id, need in found.needs.items()}
     ready = found.place.ready(found.verdict.variant)
@@ -448,7 +289,7 @@ def _distribution(requirement: str) -> str:
         return requirement
 
 
-def _is_interpreted(found: _Found, ready: Ready, now: Settings) -> bool:
+def _is_interpreted(found: Found, ready: Ready, now: Settings) -> bool:
     """Whether Triton has to interpret: where it may stand in, or must, and the kernel uses it."""
     if not found.target.interpreter or now.interpret is False:
         return False
@@ -473,7 +314,7 @@ def _enable_interpreter(title: str) -> None:
         logger.warning("%s: Triton kernels run in Triton's interpreter, which is slow", title)
 
 
-def _bind(module: ModuleType, package: importer.Package, found: _Found, now: Settings) -> object:
+def _bind(module: ModuleType, package: importer.Package, found: Found, now: Settings) -> object:
     """Bind trees if the kernel ships any or the user has some, and where launches are recorded."""
     owner, name = (found.repo_id or f"local/{found.metadata.name}").split("/")
     overlays = now.overlays / owner / name

@@ -36,7 +36,13 @@ class Source(Protocol):
 
     Every method raises RepositoryNotFound, VersionNotFound, HubAuthError, HubRateLimited or
     HubUnavailable, and no error of the library underneath.
+
+    Attributes:
+        endpoint: names the place, such as its URL; copies from different places are kept apart.
     """
+
+    @property
+    def endpoint(self) -> str: ...
 
     def versions(self, repo_id: str) -> Mapping[int, str]:
         """All versions N (branches `v<N>`) and the commit each stands at now."""

@@ -48,7 +48,7 @@ class HubSource:
     def __init__(
         self, endpoint: str, timeout: float, *, quick: bool = False, reporter: Reporter = SILENT
     ) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._transport = Transport(endpoint, timeout, quick=quick)
         self._reporter = reporter
 
@@ -105,7 +105,7 @@ class HubSource:
         there to be continued.
         """
         wanted = sorted(files, key=lambda file: -file.size)
-        base = f"{self._endpoint}/kernels/{repo_id}/resolve/{commit}"
+        base = f"{self.endpoint}/kernels/{repo_id}/resolve/{commit}"
         lock = threading.Lock()
 
         def arrived(amount: int) -> None:
@@ -131,7 +131,7 @@ class HubSource:
 
     def is_trusted_publisher(self, publisher: str) -> bool:
         """Whether the Hub marks this organisation as a trusted publisher; any doubt is False."""
-        url = f"{self._endpoint}/api/organizations/{quote(publisher, safe='')}/overview"
+        url = f"{self.endpoint}/api/organizations/{quote(publisher, safe='')}/overview"
         try:
             answer = self._transport.get_json(url)[0]
         except (HubError, NotFoundError) as error:
@@ -140,15 +140,15 @@ class HubSource:
         return isinstance(answer, dict) and answer.get("trustedKernelPublisher") is True
 
     def _api(self, repo_id: str) -> str:
-        return f"{self._endpoint}/api/kernels/{quote(repo_id)}"
+        return f"{self.endpoint}/api/kernels/{quote(repo_id)}"
 
     def _next_page(self, headers: Mapping[str, str]) -> str | None:
         match = re.search(r'<([^>]+)>\s*;\s*rel="?next"?', headers.get("Link") or "")
         if match is None:
             return None
-        if origin(match[1]) != origin(self._endpoint):
+        if origin(match[1]) != origin(self.endpoint):
             raise HubUnavailable(
-                f"{self._endpoint} sends its next page from elsewhere: {match[1]}", url=match[1]
+                f"{self.endpoint} sends its next page from elsewhere: {match[1]}", url=match[1]
             )
         return match[1]
 

@@ -174,6 +174,7 @@ def test_a_cut_download_is_continued_also_by_another_process(hub: RunningHub, ke
     kept = part.stat().st_size
     assert kept > 0
     hub.faults.replace([])
+    published.asked(hub)
     hub.clear()
     check(kernel)
     published.asked(hub)
