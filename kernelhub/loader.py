@@ -117,7 +117,8 @@ def get_kernel(
         reporter: hears of progress.
 
     Returns:
-        The kernel's package. A second call with the same result returns the same module.
+        The kernel's package. A second call with the same result returns the same module. What it
+        defines can be pickled; a process that unpickles it must have loaded the kernel before.
 
     Raises:
         InputError: the arguments contradict each other or do not parse.

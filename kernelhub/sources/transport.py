@@ -74,6 +74,7 @@ class Transport:
         self.cancelled = threading.Event()
         self._ends = time.monotonic() + timeout
         self._quick = quick
+        self._token: str | None = None
 
     def get_json(self, url: str) -> tuple[Any, Mapping[str, str]]:
         """The JSON of an answer, and its headers (names in any case).
@@ -180,9 +181,10 @@ class Transport:
     def _headers(self, url: str) -> dict[str, str]:
         headers = {"User-Agent": user_agent()}
         if origin(url) == origin(self.endpoint) and not constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
-            token = get_token()
-            if token:
-                headers["Authorization"] = f"Bearer {token}"
+            if self._token is None:
+                self._token = get_token() or ""  # reads files, and may renew a login
+            if self._token:
+                headers["Authorization"] = f"Bearer {self._token}"
         return headers
 
 

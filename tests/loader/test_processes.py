@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import filelock
@@ -63,6 +65,15 @@ def test_sixteen_at_once_on_an_empty_cache(hub: RunningHub, publish: Publish) ->
     assert sum(counts.values()) == 10, counts  # the requests of one process
 
 
+def test_threads_of_one_process_on_an_empty_cache(hub: RunningHub, publish: Publish) -> None:
+    publish("demo/k", kernel_files())
+    with ThreadPoolExecutor(8) as pool:
+        load = functools.partial(get_kernel, version=1, **TRUST)
+        assert len(set(map(id, pool.map(load, ["demo/k"] * 8)))) == 1
+    counts = Counter(path for path in published.asked(hub) if "/resolve/" in path)
+    assert set(counts.values()) == {1}
+
+
 def test_a_later_process_asks_once_or_not_at_all(hub: RunningHub, publish: Publish) -> None:
     commit = publish("demo/k", kernel_files())
     finish(start("demo/k==1"))
@@ -86,8 +97,11 @@ def test_a_process_sees_what_was_published_before_it_started(
 
 @pytest.mark.usefixtures("cut_answers")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
-def test_what_a_killed_process_left_is_continued(hub: RunningHub, publish: Publish) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_what_a_killed_process_left_is_continued(
+    hub: RunningHub, publish: Publish, how: signal.Signals
+) -> None:
     body = os.urandom(400_000)
     files = published.variant({"__init__.py": published.PLAIN, "data.bin": body})
     publish("demo/k", files, lfs=["build/torch-cpu/data.bin"])
@@ -96,8 +110,9 @@ def test_what_a_killed_process_left_is_continued(hub: RunningHub, publish: Publi
     process = start("demo/k==1")
     cache = settings.current().cache
     _until(lambda: any(p.stat().st_size > 50_000 for p in cache.rglob("data.bin.part")))
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.send_signal(how)
+    process.communicate(timeout=30)
+    assert process.returncode in (-how, 130, 1)
     hub.faults.replace([])
     published.asked(hub)
     hub.clear()
