@@ -116,7 +116,7 @@ class Launch:
             kernel, arguments = data["kernel"], data["arguments"]
             facts = tuple((_text(name), _argument_from_json(fact)) for name, fact in arguments)
             return cls(kernel=_text(kernel), arguments=facts)
-        except (KeyError, TypeError, OverflowError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"not a launch: {error}") from error
 
 

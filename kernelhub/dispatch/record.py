@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import threading
 import time
@@ -27,6 +28,8 @@ from kernelhub.settings import current
 from .adapter import Call, Tunable
 from .capturing import add_watcher, remove_watcher
 from .launch import Launch
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 FLUSH_SECONDS = 10.0
@@ -61,7 +64,7 @@ def start_from_settings() -> None:
             return
         _process.append(Recorder(path))
     add_watcher(_process[0])
-    atexit.register(_process[0].flush)
+    atexit.register(_process[0]._flush_or_warn)
 
 
 class Recorder:
@@ -73,6 +76,7 @@ class Recorder:
         self._counts: dict[tuple[Any, ...], int] = {}
         self._launches: dict[tuple[Any, ...], Launch] = {}
         self._flushed = time.monotonic()
+        self._warned = False
 
     def saw(self, tunable: Tunable, call: Call) -> None:
         """Count one launch. The facts are worked out only the first time that it is seen."""
@@ -83,7 +87,7 @@ class Recorder:
             if not known:
                 self._launches[key] = tunable.facts(call)
         if not known or time.monotonic() - self._flushed > FLUSH_SECONDS:
-            self.flush()
+            self._flush_or_warn()
 
     def flush(self) -> None:
         """Append what was counted since the last time.
@@ -97,11 +101,20 @@ class Recorder:
             try:
                 _append(self.path, [(self._launches[key], n) for key, n in counts.items()])
             except OSError as error:
-                self._counts = counts
+                self._counts, self._flushed = counts, time.monotonic()
                 raise StoreError(
                     f"cannot record launches to {self.path}: {error.strerror}",
                     hint="choose a writable path, or unset KERNELHUB_RECORD",
                 ) from error
+
+    def _flush_or_warn(self) -> None:
+        """A full disk must not stop the application that is being watched."""
+        try:
+            self.flush()
+        except StoreError as error:
+            if not self._warned:
+                logger.warning("%s; counting goes on", error.message)
+            self._warned = True
 
 
 def _append(path: Path, counted: list[tuple[Launch, int]]) -> None:

@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kernelhub.errors import DispatchError
+from kernelhub.formats.tree import Config
+
 from . import features
 from .fast_code import function
 from .launch import dtype_name
@@ -37,18 +40,14 @@ class Shown:
 
 
 def shown(tunable: TritonTunable, bound: BoundTree) -> Shown:
-    """Make them. The function is plain Python that torch.compile can trace.
-
-    Raises:
-        DispatchError: the tree has a configuration that the kernel cannot have.
-    """
+    """Make them. The function is plain Python that torch.compile can trace."""
     configs = list(tunable.author.configs)
     places: list[int] = []
     for flat in bound.tree.configs:
-        config = tunable.triton_config(flat)
-        if config not in configs:
+        config = _made(tunable, flat)
+        if config is not None and config not in configs:
             configs.append(config)
-        places.append(configs.index(config))
+        places.append(-1 if config is None else configs.index(config))
     values = ", ".join(
         _value_text(feature, tunable.signature.parameters) for feature in bound.compiled.features
     )
@@ -68,7 +67,10 @@ def shown(tunable: TritonTunable, bound: BoundTree) -> Shown:
 _PLAIN = """
 def prune(configs, named_args, **kwargs):
     arguments = {{**defaults, **named_args, **kwargs}}
-    return [configs[places[choose({})[0]]]]
+    for index in choose({}):
+        if places[index] >= 0:
+            return [configs[places[index]]]
+    return configs[:1]
 """
 
 _FILTERED = """
@@ -77,10 +79,17 @@ def prune(configs, named_args, **kwargs):
     allowed = author(configs, named_args, **kwargs)
     for index in choose({}):
         for config in allowed:
-            if config is configs[places[index]]:
+            if places[index] >= 0 and config is configs[places[index]]:
                 return [config]
     return allowed[:1]
 """
+
+
+def _made(tunable: TritonTunable, flat: Config) -> Any:
+    try:
+        return tunable.triton_config(flat)
+    except DispatchError:  # a tree of another version of this kernel
+        return None
 
 
 def _value_text(feature: str, parameters: Mapping[str, Any]) -> str:

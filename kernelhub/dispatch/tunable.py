@@ -178,8 +178,7 @@ class FunctionTunable:
 
     def admits(self, call: Call, config: Config) -> bool:
         self._resolved(config)
-        conditions = self.declared.conditions if isinstance(self.declared, Space) else ()
-        return all(condition(config) for condition in conditions)
+        return self._resolved_or_none(config) is not None
 
     def features(self, call: Call) -> Mapping[str, Literal]:
         found = feature_names.of(call.arguments, key=self.key, constexprs=())
@@ -224,8 +223,11 @@ class FunctionTunable:
             return self._resolved(self.default(call))
         names, choose, configs = plan
         values = self.features(call)
-        chosen: dict[str, Any] = configs[choose(*[values[name] for name in names])[0]]
-        return chosen
+        for index in choose(*[values[name] for name in names]):
+            if configs[index] is not None:
+                chosen: dict[str, Any] = configs[index]
+                return chosen
+        return self._resolved(self.default(call))
 
     def _plan_for_tracing(self) -> tuple[Any, ...] | None:
         """(features, tree, configurations as keyword arguments) for this machine's device."""
@@ -233,8 +235,16 @@ class FunctionTunable:
         if not trees:
             return None
         compiled = trees[0].compiled
-        resolved = [self._resolved(config) for config in compiled.tree.configs]
+        resolved = [self._resolved_or_none(config) for config in compiled.tree.configs]
         return compiled.features, compiled.choose, resolved
+
+    def _resolved_or_none(self, config: Config) -> dict[str, Any] | None:
+        conditions = self.declared.conditions if isinstance(self.declared, Space) else ()
+        try:
+            resolved = self._resolved(config)
+        except DispatchError:  # a tree of another version of this function
+            return None
+        return resolved if all(condition(config) for condition in conditions) else None
 
     def _slow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         call = self.call(args, kwargs)

@@ -14,12 +14,11 @@ from types import ModuleType
 import pytest
 
 from kernelhub.dispatch import Binding, bind
-from kernelhub.formats.tree import DeviceFacts, Tree, render
+from kernelhub.formats.tree import Tree, render
 from kernelhub.target import Target
 
-H200 = DeviceFacts(
-    name="NVIDIA H200", arch="sm_90", sm_count=132, memory=150_754_820_096, shared_memory=232_448
-)
+from .helpers import H200
+
 SAMPLES = Path(__file__).parent / "samples"
 _numbers = itertools.count()
 # Triton 3.9 warns when it is unset. Part of its cache key, so the same for the whole run.

@@ -15,7 +15,7 @@ from triton.runtime.jit import JITFunction  # noqa: E402
 
 from kernelhub.formats.tree import Leaf, Numeric, Split  # noqa: E402
 
-from .test_triton import config, tree  # noqa: E402
+from .helpers import config, tree  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 # Prepared for each pair of argument kinds, so that what must not be confused comes back to back.

@@ -11,38 +11,12 @@ torch = pytest.importorskip("torch")
 
 from kernelhub.dispatch import capture, find_tunables, forced  # noqa: E402
 from kernelhub.errors import DispatchError, FormatError  # noqa: E402
-from kernelhub.formats.tree import (  # noqa: E402
-    Categorical,
-    DeviceFacts,
-    Leaf,
-    Numeric,
-    Split,
-    Tree,
-)
+from kernelhub.formats.tree import Categorical, Leaf, Numeric, Split  # noqa: E402
 from kernelhub.settings import scope  # noqa: E402
 
-from .conftest import H200  # noqa: E402
+from .helpers import B200, H100, H200, L4, config, tree  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-ANY_HASH = "sha256:" + "0" * 64
-
-
-def config(block: int, warps: int = 4, stages: int = 3) -> dict:
-    return {"BLOCK": block, "num_warps": warps, "num_ctas": 1, "num_stages": stages}
-
-
-def tree(kernel: str, root, *configs, features=None, device=H200, source=ANY_HASH) -> Tree:
-    return Tree(
-        kernel=kernel,
-        device=device,
-        tools={"triton": "3.6.0"},
-        source_hash=source,
-        features=features or {"n": "int"},
-        configs=configs,
-        root=root,
-    )
-
-
 SMALL_OR_LARGE = Split(Numeric(("n",), 1000), Leaf((0, 1)), Leaf((1, 0)))
 
 
@@ -164,17 +138,6 @@ def test_nothing_fits(device, package, give) -> None:
     a = torch.empty(1 << 16, dtype=torch.float16)
     with pytest.raises(DispatchError, match=r"ops\.matmul: no configuration"):
         package.ops.matmul[(1,)](a, a, a, 256)
-
-
-H100 = DeviceFacts(
-    name="NVIDIA H100", arch="sm_90", sm_count=132, memory=85_000_000_000, shared_memory=232_448
-)
-L4 = DeviceFacts(
-    name="NVIDIA L4", arch="sm_89", sm_count=58, memory=24_000_000_000, shared_memory=101_376
-)
-B200 = DeviceFacts(
-    name="NVIDIA B200", arch="sm_100", sm_count=148, memory=190_000_000_000, shared_memory=232_448
-)
 
 
 @pytest.mark.parametrize(
