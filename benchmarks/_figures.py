@@ -36,12 +36,8 @@ class Figure:
 def environment(**more: Any) -> dict[str, Any]:
     """Python, platform and the packages that matter here."""
     found = {"python": platform.python_version(), "platform": platform.platform(), **more}
-    for name in ("torch", "triton", "jax"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
+    return found | {name: installed[name] for name in ("torch", "triton") if name in installed}
 
 
 def arguments(description: str | None, **more: Callable[..., Any]) -> argparse.Namespace:
