@@ -129,7 +129,8 @@ def main() -> None:
                target=0.0, peer="triton.autotune"),
         Figure(name="tree, prepared - bare", value=prepared - bare, unit="us", target=0.0,
                peer="bare @triton.jit"),
-        Figure(name="bare / tree, prepared", value=bare / prepared, unit="x", peer="bare @triton.jit"),
+        Figure(name="bare / tree, prepared", value=bare / prepared, unit="x",
+               peer="bare @triton.jit"),
     ]  # fmt: skip
     launcher = "real launches" if gpu else "no GPU: the launcher does nothing"
     report(

@@ -1,4 +1,4 @@
-"""The first call of a kernel in a new process: with a tree (one compile), and under triton.autotune.
+"""The first call of a kernel in a new process: with a tree (one compile), and under autotune.
 
 Each sample is a process of its own with an empty Triton cache. Timed is the call itself, after
 imports and after the device was used once. Needs a GPU; without one the compiles are counted and

@@ -110,7 +110,7 @@ def test_functions_are_inlined(package, give) -> None:
 
     @torch.compile(fullgraph=True, backend="eager")
     def program(x, n):
-        algorithm, block = package.functions.scan(x, n)
+        _, block = package.functions.scan(x, n)
         return x + block, package.functions.area(x[:, None])
 
     assert program(torch.zeros(4), 10)[0][0] == 64

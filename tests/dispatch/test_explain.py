@@ -31,6 +31,9 @@ TREE = tree(
 )
 
 
+SCORES = ("fitted", "held_out", "leave_one_shape_out", "single_best")
+
+
 def evidence(**changes) -> dict:
     score = {"points": 2, "unmeasured": 0, "geomean": 1.0123, "worst": 1.09}
     point = {
@@ -46,7 +49,7 @@ def evidence(**changes) -> dict:
         "policy": {"method": "cuda-graph", "l2": "warm"},
         "goal": {"max_slowdown": 1.1, "max_configs": 8, "met": True, "misses": []},
         "fit": {"considered": 3, "configs": 2},
-        "scores": dict.fromkeys(("fitted", "held_out", "leave_one_shape_out", "single_best"), score),
+        "scores": dict.fromkeys(SCORES, score),
         "configs": [config(128), config(512, 8)], "points": [point], **changes,
     }  # fmt: skip
 
