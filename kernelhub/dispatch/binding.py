@@ -74,6 +74,7 @@ def bind(
     """
     record.start_from_settings()
     tunables = find_tunables(package, target.device)
+    strict = current().strict
     found = [*_overlay_files(overlays), *_bundled_files(folder, read)]
     files: dict[str, list[TreeFile]] = {}
     for file in found:
@@ -81,8 +82,7 @@ def bind(
         if kernel in tunables:
             files.setdefault(kernel, []).append(file)
         else:
-            logger.debug("%s is for a kernel that %s does not have", file.path, package.__name__)
-    strict = current().strict
+            _foreign(file, package.__name__, strict=strict)
     for name, those in files.items():
         load = functools.partial(load_trees, name, those, strict=strict)
         if strict:
@@ -122,11 +122,23 @@ def _parse(kernel: str, file: TreeFile) -> Tree:
 
 def _bundled_files(folder: Path, read: Callable[[str], bytes]) -> Iterator[TreeFile]:
     try:
-        names = sorted(path.name for path in (folder / FOLDER).iterdir() if path.suffix == ".py")
+        names = sorted(path.name for path in (folder / FOLDER).iterdir() if _is_tree(path))
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
         yield from _read(f"{FOLDER}/{name}", overlay=False, read=read)
+
+
+def _is_tree(path: Path) -> bool:
+    """Whether it is called like one, `<kernel>.<device>.py`."""
+    return path.suffix == ".py" and "." in path.stem
+
+
+def _foreign(file: TreeFile, package: str, *, strict: bool) -> None:
+    message = f"is for a kernel that {package} does not have"
+    if strict:
+        raise FormatError(file.path, [Problem(message=message, path=file.path)])
+    logger.warning("tree not used: %s %s", file.path, message)
 
 
 def _read_path(path: str) -> bytes:
@@ -144,7 +156,7 @@ def _read(path: str, *, overlay: bool, read: Callable[[str], bytes]) -> Iterator
 
 def _overlay_files(folder: Path) -> Iterator[TreeFile]:
     try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix == ".py")
+        paths = sorted(path for path in folder.iterdir() if _is_tree(path))
     except (FileNotFoundError, NotADirectoryError):
         return
     for path in paths:

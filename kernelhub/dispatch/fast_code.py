@@ -66,9 +66,9 @@ def guard_key(name: str, role: str, *, shape: bool) -> str:
     return f"{name}, {name}.__class__"  # 1, 1.0 and True are equal keys
 
 
-def select_key(name: str, role: str, *, feature: bool, shape: bool) -> str:
+def select_key(name: str, role: str, *, feature: bool, shape: bool, device: bool) -> str:
     """Everything in this argument that the choice of a configuration may depend on."""
-    dims = f", {name}.shape" if shape else ""
+    dims = (f", {name}.shape" if shape else "") + (f", {name}.device" if device else "")
     if role == TENSOR:
         return f"{name}.dtype{dims}"
     if role == OPTIONAL:

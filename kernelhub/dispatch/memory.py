@@ -24,7 +24,7 @@ class Memory:
         tuned: parameters that the configuration sets.
         is_feature: whether a scalar argument of that name may matter to the choice.
         tree_features: the features that trees ask for; None if all shapes may matter.
-        device_number: ordinal of the current device.
+        device_number: ordinal of the current device; None if the arguments' devices count.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Memory:
         tuned: Collection[str],
         is_feature: Callable[[str], bool],
         tree_features: Collection[str] | None,
-        device_number: Callable[[], int],
+        device_number: Callable[[], int] | None,
     ) -> None:
         self.roles: dict[str, str] = {}
         self._signature = signature
@@ -42,26 +42,28 @@ class Memory:
         self._is_feature = is_feature
         self._tree_features = tree_features
         self._device_number = device_number
-        self._known: dict[Any, Any] = {}
-        self._key: Any = None
+        # Replaced as one, so that another thread never sees the one without the other.
+        self._table: tuple[Any, dict[Any, Any]] | None = None
 
     def lookup(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What was decided for such arguments; None if nothing was."""
-        if self._key is None:
+        if self._table is None:
             return None
+        key, known = self._table
         try:
-            return self._known.get(self._key(*args, **kwargs))
+            return known.get(key(*args, **kwargs))
         except (AttributeError, TypeError):  # an argument that is not what it was so far
             return None
 
     def remember(self, decided: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Keep a decision for such arguments, after `learn` saw them."""
-        if self._key is None:
+        if self._table is None:
             return
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
+        key, known = self._table
+        if len(known) >= MOST_REMEMBERED:
+            known.clear()
         try:
-            self._known[self._key(*args, **kwargs)] = decided
+            known[key(*args, **kwargs)] = decided
         except (AttributeError, TypeError):  # unhashable: decided anew each time
             return
 
@@ -73,21 +75,27 @@ class Memory:
             roles[name] = merged(roles.get(name), found)
         if roles == self.roles or not is_plain(self._signature):
             return False
-        self.roles, self._known = roles, {}
-        self._generate()
+        self.roles = roles
+        self._table = self._generate(), {}
         return True
 
-    def _generate(self) -> None:
+    def _generate(self) -> Any:
         shapes = set(self.roles)
         if self._tree_features is not None:
             shapes = features.shaped(self._tree_features, self.roles)
         parts = [
-            select_key(name, role, feature=self._is_feature(name), shape=name in shapes)
+            select_key(
+                name,
+                role,
+                feature=self._is_feature(name),
+                shape=name in shapes,
+                device=self._device_number is None,
+            )
             for name, role in self.roles.items()
         ]
         text = (
             f"def key({parameter_list(self._signature, self._tuned)}):\n"
             f"    return _get_device(), _extra, *_rest.items(), {', '.join(parts)}\n"
         )
-        namespace = defaults(self._signature) | {"_get_device": self._device_number}
-        self._key = function(text, "key", namespace)
+        namespace = defaults(self._signature) | {"_get_device": self._device_number or int}
+        return function(text, "key", namespace)

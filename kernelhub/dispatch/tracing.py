@@ -9,13 +9,8 @@ def _never() -> bool:
     return False
 
 
-def _zero() -> int:
-    return 0
-
-
-# Module globals, replaced once torch is there: torch.compile knows its own function by identity.
+# Replaced once torch is there: torch.compile knows its own function by identity.
 is_compiling = _never
-current_device = _zero
 
 
 def torch_is_there() -> bool:
@@ -24,10 +19,8 @@ def torch_is_there() -> bool:
 
 
 def look_for_torch() -> None:
-    """Use torch's answers from now on if torch is loaded."""
-    global is_compiling, current_device
+    """Use torch's answer from now on if torch is loaded."""
+    global is_compiling
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "compiler"):
         is_compiling = torch.compiler.is_compiling
-        if torch.cuda.is_available():
-            current_device = torch.cuda.current_device

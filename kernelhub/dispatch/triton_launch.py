@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class Untuned:
-    """Launches a kernel that was given no trees."""
+    """Launches a kernel that was given no trees: as Triton has it.
+
+    In the interpreter, where nothing can be timed, the author's default runs.
+    """
 
     def __init__(self, tunable: TritonTunable, unbound_run: Any) -> None:
         self.tunable = tunable
@@ -31,13 +34,16 @@ class Untuned:
 
     def launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """What `kernel[grid](*args, **kwargs)` does; returns the compiled kernel."""
-        run = self.unbound_run
-        if not watch.active:
-            return run(self.tunable.autotuner, *args, grid=grid, warmup=False, **kwargs)
-        ordinary = functools.partial(
-            run, self.tunable.autotuner, *args, grid=grid, warmup=False, **kwargs
-        )
-        return launch_watched(self.tunable, grid, args, kwargs, ordinary)
+        if watch.active:
+            ordinary = functools.partial(self._ordinary, grid, args, kwargs)
+            return launch_watched(self.tunable, grid, args, kwargs, ordinary)
+        return self._ordinary(grid, args, kwargs)
+
+    def _ordinary(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tunable = self.tunable
+        if tunable.interpreted:
+            return tunable.dispatcher.launch(tunable.call(args, kwargs, grid))[1]
+        return self.unbound_run(tunable.autotuner, *args, grid=grid, warmup=False, **kwargs)
 
 
 class Launcher:

@@ -94,7 +94,6 @@ class Prepared:
         self.roles: dict[str, str] = {}
         self.memo: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._state: tuple[Any, ...] = ()
-        self._key_of: Any = None
         jit = tunable.jit
         self.possible = (
             tunable.autotuner.fn is jit
@@ -114,30 +113,35 @@ class Prepared:
             return
         if self._state != self._current_state():
             self.generate(self.roles)
-        if self.fast is never:
+        fast = self.fast  # one generation's key and memo, whatever another thread does meanwhile
+        if fast is never:
             return
+        scope = fast.__globals__
+        memo = scope["_memo"]
         try:
-            key = self._key_of(*args, **kwargs)
+            key = scope["key_of"](*args, **kwargs)
             hash(key)
         except (AttributeError, TypeError):  # not what it was so far; the slow path learns that
             return
         if key is None:
             return
         given = config.all_kwargs()
-        if len(self.memo) >= MOST_REMEMBERED:
-            self.memo.clear()
+        if len(memo) >= MOST_REMEMBERED:
+            memo.clear()
         tuned = (given.get(n, self.tunable.defaults.get(n)) for n in self._tuned())
-        self.memo[key] = (
+        memo[key] = (
             kernel.run, kernel.function, kernel.packed_metadata, kernel, config, *tuned
         )  # fmt: skip
 
     def generate(self, roles: Mapping[str, str]) -> None:
         """Make the fast path for arguments of these roles; forgets what was learnt before."""
-        self.roles, self.memo, self._state = dict(roles), {}, self._current_state()
+        self.roles, self.memo, self.fast = dict(roles), {}, never
+        if not self.possible:
+            return
+        self._state = self._current_state()
         plain = [name for name in self.tunable.signature.parameters if name not in self._tuned()]
         known = OTHER not in roles.values() and list(roles) == plain
-        if not self.possible or not known or not _specialises_plainly():
-            self.fast = never
+        if not known or not _specialises_plainly():
             return
         tunable, jit = self.tunable, self.tunable.jit
         shapes = features.shaped(tunable.tree_features(), self.roles)
@@ -183,7 +187,6 @@ class Prepared:
             "_RUN": _RUN,
         }
         self.fast = function(text, "fast", namespace)
-        self._key_of = self.fast.__globals__["key_of"]
 
     def _current_state(self) -> tuple[Any, ...]:
         jit = self.tunable.jit

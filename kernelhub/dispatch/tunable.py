@@ -265,7 +265,7 @@ class FunctionTunable:
             tuned=self.parameters,
             is_feature=lambda name: anything or not self.key or name in self.key,
             tree_features=None if anything else used,
-            device_number=tracing.current_device,
+            device_number=None,
         )
 
     def _resolved(self, config: Config) -> dict[str, Any]:
