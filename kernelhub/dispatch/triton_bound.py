@@ -20,7 +20,7 @@ _ATTRIBUTE = "_kernelhub_tunable"
 def attach(autotuner: Any, tunable: TritonTunable) -> None:
     """Let `tunable` answer this autotuner's question from now on."""
     setattr(autotuner, _ATTRIBUTE, tunable)
-    autotuner.__class__ = _bound_class(type(autotuner))
+    autotuner.__class__ = _bound_class(type(autotuner))  # type: ignore[arg-type]
 
 
 def bound_tunable(autotuner: Any) -> TritonTunable | None:
