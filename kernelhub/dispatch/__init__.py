@@ -10,17 +10,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .binding import Binding, bind
     from .capturing import LiveLaunch, capture, forced
     from .finding import find_tunables
 
 _HOME = {
+    "Binding": "binding",
+    "bind": "binding",
     "LiveLaunch": "capturing",
     "capture": "capturing",
     "find_tunables": "finding",
     "forced": "capturing",
 }
 
-__all__ = ["LiveLaunch", "capture", "find_tunables", "forced"]
+__all__ = ["Binding", "LiveLaunch", "bind", "capture", "find_tunables", "forced"]
 
 
 def __getattr__(name: str) -> Any:

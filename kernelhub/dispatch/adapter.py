@@ -6,14 +6,17 @@ tuner know nothing else of Triton, Pallas or any other language. A new language 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelhub.formats.tree import Config, DeviceFacts, Literal
 
 from .launch import Launch
+
+if TYPE_CHECKING:
+    from .dispatcher import BoundTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class Resources:
 class Tunable(Protocol):
     """One kernel or function whose configuration can be chosen.
 
+    Every method may run the author's own functions (hooks, pruning, defaults), whose errors pass.
+
     Attributes:
         name: dotted name below its package ("attention.attention_fwd").
         language: "triton", or "python" for `@kernelhub.tunable`.
@@ -68,6 +73,9 @@ class Tunable(Protocol):
     name: str
     language: str
     parameters: tuple[str, ...]
+
+    def give(self, load: Callable[[], Sequence[BoundTree]]) -> None:
+        """Let these trees choose from now on. `load` is called when a call first needs them."""
 
     def candidates(self, call: Call) -> tuple[Config, ...]:
         """The configurations that the author admits for this call, after the author's pruning.
@@ -83,6 +91,13 @@ class Tunable(Protocol):
 
         Raises:
             DispatchError: the author's pruning leaves nothing.
+        """
+
+    def admits(self, call: Call, config: Config) -> bool:
+        """Whether the author's own rules allow the configuration for this call.
+
+        Rules are those that say what may run (`early_config_prune`, conditions), not those that
+        guess what is fast.
         """
 
     def features(self, call: Call) -> Mapping[str, Literal]:

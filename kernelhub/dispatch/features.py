@@ -54,15 +54,17 @@ def kind(value: Literal) -> str:
     return type(value).__name__
 
 
-def sources(feature: str, parameters: Collection[str]) -> tuple[str, str]:
-    """Where a feature comes from: (parameter, "value" | "dtype" | "dim<i>").
+def shaped(used: Collection[str], parameters: Collection[str]) -> set[str]:
+    """The parameters of which these features need the shape."""
+    pairs = (source(feature, parameters) for feature in used)
+    return {name for name, what in pairs if what.startswith("dim")}
 
-    Raises:
-        KeyError: no parameter of that call gives this feature.
-    """
+
+def source(feature: str, parameters: Collection[str]) -> tuple[str, str]:
+    """Where a feature comes from: (parameter, "value" | "dtype" | "dim<i>"), ("", "") if none."""
     if feature in parameters:
         return feature, "value"
     name, _, what = feature.rpartition("_")
     if name in parameters and (what == "dtype" or (what[:3] == "dim" and what[3:].isdigit())):
         return name, what
-    raise KeyError(feature)
+    return "", ""

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from kernelhub.formats.tree import DeviceFacts
 
+from . import tracing
 from .adapter import Tunable
 from .tunable import FunctionTunable
 
@@ -37,6 +38,7 @@ class FunctionAdapter:
         self.fallback_device = fallback_device
 
     def find(self, package: ModuleType) -> Mapping[str, FunctionTunable]:
+        tracing.look_for_torch()
         found: dict[str, FunctionTunable] = {}
         for module in modules_of(package):
             for value in list(vars(module).values()):

@@ -8,8 +8,9 @@ answers by benchmarking. Without a tree the answer is Triton's own.
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -25,11 +26,13 @@ from kernelhub.formats.tree import Config, DeviceFacts, Literal
 from . import features, identity
 from .adapter import Call, Resources
 from .device import torch_device
-from .dispatcher import Dispatcher
+from .dispatcher import BoundTree, Dispatcher
 from .finding import modules_of
 from .launch import Launch, describe
 from .triton_bound import attach, bound_tunable
+from .triton_compile import Shown, shown
 from .triton_config import OPTIONS, flatten, unflatten
+from .triton_launch import Launcher, Untuned
 
 # What Triton's own benchmark forgives: this configuration cannot run, another may.
 UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
@@ -44,25 +47,38 @@ class TritonTunable:
         self.name = name
         self.autotuner = autotuner
         self.fallback_device = fallback_device
+        self.author = copy.copy(autotuner)  # what the author wrote, also once trees are bound
         self.jit = jit_of(autotuner)
-        names = {key: None for config in autotuner.configs for key in config.kwargs}
+        names = dict.fromkeys(key for config in autotuner.configs for key in config.kwargs)
         self.parameters = (*names, *OPTIONS)
         self._tuned = frozenset(self.parameters)
-        signature = inspect.signature(self.jit.fn)
-        self._defaults = {
-            parameter.name: parameter.default
-            for parameter in signature.parameters.values()
-            if parameter.default is not inspect.Parameter.empty
-        }
-        self.constexprs = frozenset(
-            parameter.name
-            for parameter in signature.parameters.values()
-            if "constexpr" in _annotation(parameter)
-        )
+        self.signature = inspect.signature(self.jit.fn)
+        parameters = self.signature.parameters.values()
+        self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        self.constexprs = frozenset(p.name for p in parameters if "constexpr" in _annotation(p))
+        self.dispatcher = Dispatcher(self)
+        self._shown: dict[int, Shown | None] = {}
+        self.launcher: Any = Untuned(self, attach(autotuner, self))
+
+    def give(self, load: Callable[[], Sequence[BoundTree]]) -> None:
+        self.dispatcher.give(load)
+        self.launcher = Launcher(self, UNFIT)
+        self._shown = {}
+
+    def shown(self) -> Shown | None:
+        """What compilers are to see of the tree for the current device; None if there is none."""
+        if not self.dispatcher.has_trees:
+            return None
+        number = self.device_number()
+        if number not in self._shown:
+            device = torch_device(number) or self.fallback_device
+            trees = self.dispatcher.trees_for(device)
+            self._shown[number] = shown(self, trees[0]) if trees else None
+        return self._shown[number]
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> Call:
         """The call `kernel[grid](*args, **kwargs)`."""
-        given = {**self._defaults, **dict(zip(self.autotuner.arg_names, args, strict=False))}
+        given = {**self.defaults, **dict(zip(self.autotuner.arg_names, args, strict=False))}
         given |= {name: value for name, value in kwargs.items() if name in self.autotuner.arg_names}
         arguments = {
             name: given[name]
@@ -76,6 +92,20 @@ class TritonTunable:
 
     def default(self, call: Call) -> Config:
         return flatten(self._pruned(call)[0])
+
+    def admits(self, call: Call, config: Config) -> bool:
+        if self.author.early_config_prune is None:
+            return True
+        wanted = self.triton_config(config)
+        return any(wanted == candidate for candidate in self._pruned_early(call))
+
+    def is_feature(self, name: str) -> bool:
+        """Whether a scalar argument of this name is a feature."""
+        return not self.author.keys or name in self.author.keys or name in self.constexprs
+
+    def tree_features(self) -> frozenset[str]:
+        """The features that any of the trees asks for."""
+        return frozenset(f for bound in self.dispatcher.trees for f in bound.compiled.features)
 
     def features(self, call: Call) -> Mapping[str, Literal]:
         return features.of(
@@ -91,13 +121,18 @@ class TritonTunable:
 
     def device(self, call: Call) -> DeviceFacts | None:
         # Triton launches on the current device whatever its arguments live on.
-        return self.device_at(0 if self.interpreted else driver.active.get_current_device())
+        return torch_device(self.device_number()) or self.fallback_device
 
-    def device_at(self, index: int) -> DeviceFacts | None:
-        return torch_device(index) or self.fallback_device
+    def device_number(self) -> int:
+        """The current device's ordinal, which Triton keeps compiled kernels by."""
+        return 0 if self.interpreted else driver.active.get_current_device()
+
+    def triton_config(self, config: Config) -> Any:
+        """The `triton.Config` for a flat configuration; see `triton_config.unflatten`."""
+        return unflatten(config, self.author.configs)
 
     def launch(self, call: Call, config: Config, *, restore: bool = False) -> Any:
-        chosen = unflatten(config, self.autotuner.configs)
+        chosen = self.triton_config(config)
         return self._run(call, chosen, restore) if restore else self.run(call, chosen)
 
     def run(self, call: Call, chosen: Any, *, warmup: bool = False) -> Any:
@@ -111,7 +146,7 @@ class TritonTunable:
     def compile(self, call: Call, config: Config) -> Resources:
         if self.interpreted:
             return Resources()
-        chosen = unflatten(config, self.autotuner.configs)
+        chosen = self.triton_config(config)
         if chosen.pre_hook is not None:
             # It may set a descriptor's tile, which is compiled in.
             chosen.pre_hook(self._hook_arguments(call, chosen))
@@ -133,11 +168,6 @@ class TritonTunable:
         """Whether Triton's interpreter runs this kernel."""
         return type(self.jit).__name__ == "InterpretedFunction"
 
-    @cached_property
-    def dispatcher(self) -> Dispatcher:
-        """Chooses this kernel's configurations."""
-        return Dispatcher(self)
-
     def _named(self, call: Call) -> dict[str, Any]:
         return dict(zip(self.autotuner.arg_names, call.args, strict=False))
 
@@ -150,17 +180,20 @@ class TritonTunable:
 
     def _pruned(self, call: Call) -> list[Any]:
         """The author's pruning, by Triton's own code, which reads the arguments off the object."""
-        autotuner = self.autotuner
-        before = getattr(autotuner, "nargs", None)
-        autotuner.nargs = self._named(call)
+        author = copy.copy(self.author)
+        author.nargs = self._named(call)
         try:
-            pruned = list(autotuner.prune_configs(self._keywords(call)))
+            pruned = list(author.prune_configs(self._keywords(call)))
         except AutotunerError as error:
             raise DispatchError(f"{self.name}: {error}") from error
-        finally:
-            autotuner.nargs = before
         # Triton 3.6 may round a small top_k down to no configuration at all.
-        return pruned or list(autotuner.configs)
+        return pruned or self._pruned_early(call)
+
+    def _pruned_early(self, call: Call) -> list[Any]:
+        prune = self.author.early_config_prune
+        if prune is None:
+            return list(self.author.configs)
+        return list(prune(self.author.configs, self._named(call), **self._keywords(call)))
 
     def _run(self, call: Call, chosen: Any, restore: bool) -> Any:
         """One run as in Triton's benchmark: the author's hooks around it."""
@@ -196,10 +229,9 @@ class TritonAdapter:
     def _bound(self, name: str, autotuner: Any) -> TritonTunable:
         known = bound_tunable(autotuner)
         if known is not None:
+            known.fallback_device = self.fallback_device or known.fallback_device
             return known
-        tunable = TritonTunable(name, autotuner, self.fallback_device)
-        attach(autotuner, tunable)
-        return tunable
+        return TritonTunable(name, autotuner, self.fallback_device)
 
 
 def resources_of(kernel: Any) -> Resources:

@@ -24,12 +24,13 @@ from kernelhub.errors import DispatchError, InputError
 from kernelhub.formats.tree import Config, DeviceFacts, Literal
 
 from . import features as feature_names
-from . import identity
+from . import identity, tracing
 from .adapter import Call, Resources
 from .capturing import watch, watched_launch
 from .device import torch_device
-from .dispatcher import Dispatcher
+from .dispatcher import BoundTree, Dispatcher
 from .launch import Launch, describe
+from .memory import Memory
 from .space import Condition, Space, choices, config_key, powers_of_two
 
 __all__ = ["FunctionTunable", "choices", "powers_of_two", "tunable"]
@@ -117,21 +118,38 @@ class FunctionTunable:
         self.implementations = implementations
         self.key = key
         self.fallback_device: DeviceFacts | None = None
-        self.dispatcher = Dispatcher(self)
         self._extra_features = extra_features
         self._default = default
         self._signature = inspect.signature(function)
         self.parameters = self._check()
+        self.dispatcher = Dispatcher(self)
+        self._memory: Memory | None = None
+        tracing.look_for_torch()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if tracing.is_compiling():
+            return self.function(*args, **{**self.traced_config(args, kwargs), **kwargs})
         if watch.active:
             return watched_launch(
                 self,
                 self.call(args, kwargs),
                 choose=self.dispatcher.choose,
-                ordinary=functools.partial(self._ordinary, args, kwargs),
+                ordinary=functools.partial(self._slow, args, kwargs),
             )
-        return self._ordinary(args, kwargs)
+        memory = self._memory
+        resolved = None if memory is None else memory.lookup(args, kwargs)
+        if resolved is None:
+            return self._slow(args, kwargs)
+        try:
+            return self.function(*args, **{**resolved, **kwargs})
+        except Exception as error:
+            if not self.is_unfit(error):
+                raise
+            return self._slow(args, kwargs)
+
+    def give(self, load: Callable[[], Sequence[BoundTree]]) -> None:
+        self.dispatcher.give(load)
+        self._memory = None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -154,6 +172,11 @@ class FunctionTunable:
         if self._default is None:
             return next(iter(self.declared))
         return self._default(call.arguments) if callable(self._default) else self._default
+
+    def admits(self, call: Call, config: Config) -> bool:
+        self._resolved(config)
+        conditions = self.declared.conditions if isinstance(self.declared, Space) else ()
+        return all(condition(config) for condition in conditions)
 
     def features(self, call: Call) -> Mapping[str, Literal]:
         found = feature_names.of(call.arguments, key=self.key, constexprs=())
@@ -191,9 +214,37 @@ class FunctionTunable:
         also = [f for named in self.implementations.values() for f in named.values()]
         return identity.source_hash(self.function, also=also)
 
-    def _ordinary(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def traced_config(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration while torch.compile traces the call: plain code, nothing remembered."""
         call = self.call(args, kwargs)
-        return self.launch(call, self.dispatcher.choose(call) or self.default(call))
+        trees = self.dispatcher.trees_for(self.device(call)) if self.dispatcher.has_trees else ()
+        if not trees:
+            return self._resolved(self.default(call))
+        compiled, values = trees[0].compiled, self.features(call)
+        ranking = compiled.choose(*[values[name] for name in compiled.features])
+        return self._resolved(compiled.tree.configs[ranking[0]])
+
+    def _slow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        call = self.call(args, kwargs)
+        choice, result = self.dispatcher.launch(call)
+        if self._memory is None:
+            self._memory = self._new_memory()
+        self._memory.learn(call.arguments)
+        self._memory.remember(self._resolved(choice.config), args, kwargs)
+        return result
+
+    def _new_memory(self) -> Memory:
+        trees = self.dispatcher.trees
+        # Functions of the author's own may look at anything.
+        anything = self._extra_features is not None or callable(self._default)
+        used = frozenset(name for bound in trees for name in bound.compiled.features)
+        return Memory(
+            self._signature,
+            tuned=self.parameters,
+            is_feature=lambda name: anything or not self.key or name in self.key,
+            tree_features=None if anything else used,
+            device_number=tracing.current_device,
+        )
 
     def _resolved(self, config: Config) -> dict[str, Any]:
         resolved: dict[str, Any] = dict(config)
