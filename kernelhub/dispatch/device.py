@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any
 
@@ -11,13 +10,17 @@ from kernelhub.formats.tree import DeviceFacts
 
 def torch_device(index: int) -> DeviceFacts | None:
     """The GPU with this ordinal, None if torch is not loaded or sees none."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available() or index >= torch.cuda.device_count():
-        return None
-    return _from_torch(torch, index)
+    if index not in _known:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            return None
+        _known[index] = _from_torch(torch, index)
+    return _known[index]
 
 
-@functools.cache
+_known: dict[int, DeviceFacts] = {}
+
+
 def _from_torch(torch: Any, index: int) -> DeviceFacts:
     properties = torch.cuda.get_device_properties(index)
     amd = (getattr(properties, "gcnArchName", "") or "").partition(":")[0]

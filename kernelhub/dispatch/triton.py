@@ -58,6 +58,7 @@ class TritonTunable:
         self.constexprs = frozenset(p.name for p in parameters if "constexpr" in _annotation(p))
         self.dispatcher = Dispatcher(self)
         self._shown: dict[int, Shown | None] = {}
+        self._made: dict[int, tuple[Config, Any]] = {}  # by identity; holds on to what it names
         self.launcher: Any = Untuned(self, attach(autotuner, self))
 
     def give(self, load: Callable[[], Sequence[BoundTree]]) -> None:
@@ -103,6 +104,12 @@ class TritonTunable:
         """Whether a scalar argument of this name is a feature."""
         return not self.author.keys or name in self.author.keys or name in self.constexprs
 
+    def matters(self, name: str) -> bool:
+        """Whether the choice may depend on the value of a scalar argument of this name."""
+        if self.author.early_config_prune is None and self.author.perf_model is None:
+            return name in self.tree_features() or name in self.constexprs
+        return self.is_feature(name)
+
     def tree_features(self) -> frozenset[str]:
         """The features that any of the trees asks for."""
         return frozenset(f for bound in self.dispatcher.trees for f in bound.compiled.features)
@@ -129,7 +136,12 @@ class TritonTunable:
 
     def triton_config(self, config: Config) -> Any:
         """The `triton.Config` for a flat configuration; see `triton_config.unflatten`."""
-        return unflatten(config, self.author.configs)
+        known = self._made.get(id(config))
+        if known is None or known[0] is not config:
+            if len(self._made) > 1024:
+                self._made.clear()
+            known = self._made[id(config)] = config, unflatten(config, self.author.configs)
+        return known[1]
 
     def launch(self, call: Call, config: Config, *, restore: bool = False) -> Any:
         chosen = self.triton_config(config)

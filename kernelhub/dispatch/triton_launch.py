@@ -55,7 +55,7 @@ class Launcher:
         return Memory(
             tunable.signature,
             tuned=tunable.parameters,
-            is_feature=tunable.is_feature,
+            is_feature=tunable.matters,
             tree_features=tunable.tree_features(),
             device_number=tunable.device_number,
         )

@@ -108,12 +108,14 @@ class Prepared:
         self, config: Any, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Remember a kernel that was just launched on the ordinary path."""
-        if self.fast is never or type(kernel) is not CompiledKernel or config.pre_hook is not None:
+        if not self.possible or not self.roles:
             return
-        if not _specialises_plainly():
+        if type(kernel) is not CompiledKernel or config.pre_hook is not None:
             return
         if self._state != self._current_state():
             self.generate(self.roles)
+        if self.fast is never:
+            return
         try:
             key = self._key_of(*args, **kwargs)
             hash(key)
@@ -133,7 +135,8 @@ class Prepared:
         """Make the fast path for arguments of these roles; forgets what was learnt before."""
         self.roles, self.memo, self._state = dict(roles), {}, self._current_state()
         plain = [name for name in self.tunable.signature.parameters if name not in self._tuned()]
-        if not self.possible or OTHER in roles.values() or list(roles) != plain:
+        known = OTHER not in roles.values() and list(roles) == plain
+        if not self.possible or not known or not _specialises_plainly():
             self.fast = never
             return
         tunable, jit = self.tunable, self.tunable.jit
