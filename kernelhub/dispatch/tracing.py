@@ -18,6 +18,11 @@ is_compiling = _never
 current_device = _zero
 
 
+def torch_is_there() -> bool:
+    """Whether torch is loaded now."""
+    return "torch" in sys.modules
+
+
 def look_for_torch() -> None:
     """Use torch's answers from now on if torch is loaded."""
     global is_compiling, current_device

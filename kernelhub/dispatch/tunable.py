@@ -124,6 +124,7 @@ class FunctionTunable:
         self.parameters = self._check()
         self.dispatcher = Dispatcher(self)
         self._memory: Memory | None = None
+        self._plan: tuple[Any, ...] | None = None
         tracing.look_for_torch()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,6 +151,8 @@ class FunctionTunable:
     def give(self, load: Callable[[], Sequence[BoundTree]]) -> None:
         self.dispatcher.give(load)
         self._memory = None
+        # Trees are parsed at once where torch.compile may come: while it traces it is too late.
+        self._plan = self._plan_for_tracing() if tracing.torch_is_there() else None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -216,13 +219,21 @@ class FunctionTunable:
 
     def traced_config(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The configuration while torch.compile traces the call: plain code, nothing remembered."""
-        call = self.call(args, kwargs)
-        trees = self.dispatcher.trees_for(self.device(call)) if self.dispatcher.has_trees else ()
-        if not trees:
+        call, plan = self.call(args, kwargs), self._plan
+        if plan is None:
             return self._resolved(self.default(call))
-        compiled, values = trees[0].compiled, self.features(call)
-        ranking = compiled.choose(*[values[name] for name in compiled.features])
-        return self._resolved(compiled.tree.configs[ranking[0]])
+        names, choose, configs = plan
+        values = self.features(call)
+        return configs[choose(*[values[name] for name in names])[0]]
+
+    def _plan_for_tracing(self) -> tuple[Any, ...] | None:
+        """(features, tree, configurations as keyword arguments) for this machine's device."""
+        trees = self.dispatcher.trees_for(self.fallback_device)
+        if not trees:
+            return None
+        compiled = trees[0].compiled
+        resolved = [self._resolved(config) for config in compiled.tree.configs]
+        return compiled.features, compiled.choose, resolved
 
     def _slow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         call = self.call(args, kwargs)
