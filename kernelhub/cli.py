@@ -68,6 +68,8 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
 
 
 HOMES: dict[str, tuple[str, str, str]] = {
+    "explain": ("kernelhub.cli_explain", "command", "Which configuration a kernel runs, and why."),
+    "overlay": ("kernelhub.cli_overlay", "command", "List and remove your own trees."),
     "serve": ("kernelhub.cli_serve", "serve", "Serve the repositories of a folder as a Hub."),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from .dispatch import overlay
 from .dispatch.binding import FOLDER, TreeFile, load_trees
 from .dispatch.dispatcher import BoundTree
 from .dispatch.explain import Explanation, explain, parse_values
-from .errors import InputError, NotFoundError
+from .errors import InputError, NotCached, NotFoundError
 from .formats.evidence import Evidence, parse_evidence
 from .formats.tree import DeviceFacts, used_features
 from .formats.tree_render import config_text, test_text
@@ -55,20 +54,35 @@ def command(
 
 def _folders(where: str) -> tuple[list[Path], str | None]:
     """Package folders with a `tuning` folder below the path or the stored repository."""
-    path, repo_id = Path(where), None
-    if not path.exists():
+    roots, repo_id = [Path(where)], None
+    if not roots[0].exists():
         if where.count("/") != 1:
             raise NotFoundError(f"{where} is neither a folder nor a repository id")
-        repo_id = where
-        path = current().local_kernels.get(where) or _stored(where)
-    found = sorted({folder.parent for folder in path.rglob(FOLDER) if folder.is_dir()})
-    return (found, repo_id)
+        repo_id, local = where, current().local_kernels.get(where)
+        roots = _stored(where) if local is None else [local]
+    found = {folder.parent for root in roots for folder in root.rglob(FOLDER) if folder.is_dir()}
+    return sorted(found), repo_id
 
 
-def _stored(repo_id: str) -> Path:
-    from .loader import folder_of_loaded  # the one module that knows where kernels lie
+def _stored(repo_id: str) -> list[Path]:
+    """Folders of the variants of the newest commit on this disk."""
+    from .store import Store
 
-    return Path(folder_of_loaded(repo_id))
+    now = current()
+    repository = Store(now.cache, now.endpoint).repository(repo_id)
+    stored = [
+        found
+        for commit in repository.commits()
+        for variant in repository.variants(commit)
+        if (found := repository.find(commit, variant)) is not None
+    ]
+    if not stored:
+        raise NotCached(
+            f"{repo_id} is not on this machine",
+            hint="load it once with get_kernel, or name a folder",
+        )
+    newest = max(stored, key=lambda found: found.receipt.installed).receipt.commit
+    return [found.folder for found in stored if found.receipt.commit == newest]
 
 
 def _files(folders: Sequence[Path], repo_id: str | None) -> dict[str, list[TreeFile]]:
@@ -131,9 +145,7 @@ def _choice(found: Explanation, values: Mapping[str, Any]) -> dict[str, Any]:
         "origin": found.origin,
         "tree": found.source.path,
         "tuned_on": found.source.device.name,
-        "rule": [
-            {"test": test_text(step.test), "holds": step.holds} for step in found.steps
-        ],
+        "rule": [{"test": test_text(step.test), "holds": step.holds} for step in found.steps],
         "ranking": [dict(config) for _, config in found.ranking],
         "measured": None if evidence is None else _measured(evidence, found, values),
     }
@@ -144,36 +156,28 @@ def _evidence(bound: BoundTree) -> Evidence | None:
     return parse_evidence(path.read_bytes(), str(path)) if path.is_file() else None
 
 
-def _measured(
-    evidence: Evidence, found: Explanation, values: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What was measured where the answer comes from: at this very point if it is there."""
-    configs = [config for _, config in found.ranking]
+def _measured(evidence: Evidence, found: Explanation, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the tree was measured against: at these very values if they were measured."""
+    configs = [dict(config) for _, config in found.ranking]
+    listed = [evidence.configs.index(c) if c in evidence.configs else -1 for c in configs]
     points = [
-        {"point": point.name, "held_out": point.held_out, **_times(evidence, index, configs)}
-        for index, point in enumerate(evidence.points)
+        {
+            "case": point.case,
+            "held_out": point.held_out,
+            "best_ms": point.best_ms,
+            "ranking_ms": [point.times().get(index) for index in listed],
+        }
+        for point in evidence.points
         if all(point.features.get(name) == value for name, value in values.items())
     ]
     return {
-        "policy": asdict_model(evidence.policy),
+        "policy": evidence.policy,
         "tools": evidence.tools,
         "points": points,
-        "fit": asdict_model(evidence.fit),
-        "held_out": asdict_model(evidence.held_out),
-        "max_slowdown": evidence.max_slowdown,
+        "max_slowdown": evidence.goal.max_slowdown,
+        "met": evidence.goal.met,
+        "scores": evidence.scores.model_dump(mode="json"),
     }
-
-
-def asdict_model(model: Any) -> dict[str, Any] | None:
-    """A part of the evidence as plain data."""
-    return None if model is None else dict(model.model_dump(mode="json"))
-
-
-def _times(evidence: Evidence, point: int, configs: Sequence[Any]) -> dict[str, Any]:
-    times = evidence.times(point)
-    best = next(iter(times.values()), None)
-    listed = [(evidence.configs.index(dict(c)) if dict(c) in evidence.configs else -1) for c in configs]
-    return {"best_us": best, "ranking_us": [times.get(index) for index in listed]}
 
 
 def _print(report: Mapping[str, Any]) -> None:
@@ -198,15 +202,18 @@ def _print_measured(measured: Mapping[str, Any] | None) -> None:
     if measured is None:
         click.echo("    no evidence lies beside this tree")
         return
-    policy = measured["policy"]
-    click.echo(f"    measured by {policy['method']}, {policy['cache']} cache, {measured['tools']}")
+    how = ", ".join(f"{name} {value}" for name, value in measured["policy"].items())
+    tools = ", ".join(f"{name} {version}" for name, version in measured["tools"].items())
+    click.echo(f"    measured: {how}; {tools}")
     for point in measured["points"]:
-        times = ", ".join("-" if t is None else f"{t:.2f} us" for t in point["ranking_us"])
-        click.echo(f"    {point['point']}: {times} (best known {point['best_us']:.2f} us)")
-    for what in ("fit", "held_out"):
-        if measured[what]:
-            numbers = measured[what]
+        times = ", ".join("-" if t is None else f"{t:.4g}" for t in point["ranking_ms"])
+        best = "-" if point["best_ms"] is None else f"{point['best_ms']:.4g}"
+        click.echo(f"    {point['case'] or 'a point'} in ms: {times}; best known {best}")
+    if not measured["points"]:
+        click.echo("    these values themselves were not measured")
+    for name, score in measured["scores"].items():
+        if score["geomean"] is not None:
             click.echo(
-                f"    {what.replace('_', ' ')}: {numbers['points']} points, slowdown geomean "
-                f"{numbers['geomean']:.3f}, worst {numbers['worst']:.3f}"
+                f"    {name.replace('_', ' ')}: {score['points']} points, slowdown geomean "
+                f"{score['geomean']:.3f}, worst {score['worst']:.3f}"
             )

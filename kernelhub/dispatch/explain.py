@@ -115,6 +115,6 @@ def _value(setting: str, text: str, kind: str) -> Literal:
     try:
         if kind == "bool":
             return flags[text.lower()]
-        return {"int": int, "float": float, "str": str}[kind](text)  # type: ignore[operator, no-any-return]
+        return {"int": int, "float": float, "str": str}[kind](text)  # type: ignore[no-any-return]
     except (ValueError, KeyError) as error:
         raise InputError(f"{setting!r}: the value must be of kind {kind}") from error

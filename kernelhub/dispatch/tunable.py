@@ -224,7 +224,8 @@ class FunctionTunable:
             return self._resolved(self.default(call))
         names, choose, configs = plan
         values = self.features(call)
-        return configs[choose(*[values[name] for name in names])[0]]
+        chosen: dict[str, Any] = configs[choose(*[values[name] for name in names])[0]]
+        return chosen
 
     def _plan_for_tracing(self) -> tuple[Any, ...] | None:
         """(features, tree, configurations as keyword arguments) for this machine's device."""

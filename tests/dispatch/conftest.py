@@ -119,9 +119,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
 
 @pytest.fixture
 def target() -> Target:
-    return Target(
-        backend={"torch": "cuda"}, device=H200, python="3.11.7", platform="linux-x86_64"
-    )
+    return Target(backend={"torch": "cuda"}, device=H200, python="3.11.7", platform="linux-x86_64")
 
 
 @pytest.fixture

@@ -225,9 +225,7 @@ def test_a_damaged_tree_is_passed_over(device, package, give, tensors, caplog, d
     assert sum("tree not used" in m for m in caplog.messages) == 1
 
 
-def test_a_tree_of_other_source_is_used_and_logged(
-    device, package, give, tensors, caplog
-) -> None:
+def test_a_tree_of_other_source_is_used_and_logged(device, package, give, tensors, caplog) -> None:
     mine = find_tunables(package)["ops.scale"].source_hash()
     give(tree("ops.scale", Leaf((0,)), config(512), source=mine))
     package.ops.scale[(1,)](*tensors, 100, 1.5, True)
