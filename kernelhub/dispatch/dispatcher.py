@@ -90,13 +90,13 @@ class Dispatcher:
         """All trees that were given and are sound."""
         if self._trees is None:
             self._trees = () if self._load is None else tuple(self._load())
-            self._check_source(self._trees)
         return self._trees
 
     def trees_for(self, device: DeviceFacts | None) -> tuple[BoundTree, ...]:
         """The trees that choose for this device, in the order in which they are asked."""
         if device not in self._ordered:
             self._ordered[device] = tuple(order(self.trees, device))
+            self._check_source(self._ordered[device])
         return self._ordered[device]
 
     def choose(self, call: Call) -> Config | None:

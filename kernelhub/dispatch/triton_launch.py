@@ -74,8 +74,15 @@ class Launcher:
     def ordinary(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The path below `fast`."""
         if watch.active:
-            slow = functools.partial(self.slow, grid, args, kwargs)
-            return launch_watched(self.tunable, grid, args, kwargs, slow)
+            unwatched = functools.partial(self._unwatched, grid, args, kwargs)
+            return launch_watched(self.tunable, grid, args, kwargs, unwatched)
+        return self._remembered(grid, args, kwargs)
+
+    def _unwatched(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        kernel = self.prepared.known(grid, *args, **kwargs)
+        return self._remembered(grid, args, kwargs) if kernel is None else kernel
+
+    def _remembered(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         config = self.memory.lookup(args, kwargs)
         if config is None:
             return self.slow(grid, args, kwargs)

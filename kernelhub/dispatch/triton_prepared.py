@@ -47,8 +47,8 @@ _RUN = JITFunction.run
 _ABSENT = object()
 
 _TEXT = """
-def fast(_grid, {parameters}):
-    if _extra or _rest or _watch.active:
+def {name}(_grid, {parameters}):
+    if _extra or _rest{watched}:
         return None
     try:
         _device = _get_device()
@@ -65,17 +65,17 @@ def fast(_grid, {parameters}):
             return None
     except (KeyError, AttributeError, TypeError, RuntimeError):
         return None
-    if callable(_grid):
+    if _callable(_grid):
         _grid = _grid({meta})
-    _rank = len(_grid)
+    _rank = _len(_grid)
     _tuner.best_config = _config
     _launch(
         _grid[0], _grid[1] if _rank > 1 else 1, _grid[2] if _rank > 2 else 1,
         _get_stream(_device), _function, _packed, None, None, None, {arguments}
     )
     return _kernel
-
-
+"""
+_KEY_TEXT = """
 def key_of({parameters}):
     return None if _extra or _rest else (_get_device(), {key})
 """
@@ -86,11 +86,15 @@ def never(*_: Any, **__: Any) -> None:
 
 
 class Prepared:
-    """The fast path of one kernel: `fast(grid, *args, **kwargs)` launches, or returns None."""
+    """The fast path of one kernel: `fast(grid, *args, **kwargs)` launches, or returns None.
+
+    `known` is the same for a launch that whoever watches has already seen.
+    """
 
     def __init__(self, tunable: TritonTunable) -> None:
         self.tunable = tunable
         self.fast: Any = never
+        self.known: Any = never
         self.roles: dict[str, str] = {}
         self.memo: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._state: tuple[Any, ...] = ()
@@ -135,7 +139,7 @@ class Prepared:
 
     def generate(self, roles: Mapping[str, str]) -> None:
         """Make the fast path for arguments of these roles; forgets what was learnt before."""
-        self.roles, self.memo, self.fast = dict(roles), {}, never
+        self.roles, self.memo, self.fast, self.known = dict(roles), {}, never, never
         if not self.possible:
             return
         self._state = self._current_state()
@@ -150,20 +154,25 @@ class Prepared:
         )
         names = list(tunable.signature.parameters)
         used = _used_globals(jit)
-        text = _TEXT.format(
-            parameters=parameter_list(tunable.signature, tunable.parameters),
-            key=key,
-            tuned="".join(f"{name}, " for name in self._tuned()) or "*_",
-            meta="{" + ", ".join(f"'{name}': {name}" for name in names) + "}",
-            arguments=", ".join(names),
-            process="".join(
+        parts = {
+            "parameters": parameter_list(tunable.signature, tunable.parameters),
+            "key": key,
+            "tuned": "".join(f"{name}, " for name in self._tuned()) or "*_",
+            "meta": "{" + ", ".join(f"'{name}': {name}" for name in names) + "}",
+            "arguments": ", ".join(names),
+            "process": "".join(
                 f"\n            or _knobs.compilation.{name} != _state_{name}"
                 for name in _COMPILATION
             ),
-            used="".join(
+            "used": "".join(
                 f"\n            or _globals_{i}.get({name!r}) is not _value_{i}"
                 for i, (name, _, _) in enumerate(used)
             ),
+        }
+        text = (
+            _TEXT.format(name="fast", watched=" or _watch.active", **parts)
+            + _TEXT.format(name="known", watched="", **parts)
+            + _KEY_TEXT.format(**parts)
         )
         active = driver.active
         namespace = {
@@ -171,6 +180,8 @@ class Prepared:
             **{f"_state_{name}": getattr(knobs.compilation, name) for name in _COMPILATION},
             **{f"_globals_{i}": scope for i, (_, scope, _) in enumerate(used)},
             **{f"_value_{i}": value for i, (_, _, value) in enumerate(used)},
+            "_len": len,  # kernels have parameters called like that
+            "_callable": callable,
             "_watch": watch,
             "_memo": self.memo,
             "_knobs": knobs,
@@ -187,6 +198,7 @@ class Prepared:
             "_RUN": _RUN,
         }
         self.fast = function(text, "fast", namespace)
+        self.known = self.fast.__globals__["known"]
 
     def _current_state(self) -> tuple[Any, ...]:
         jit = self.tunable.jit

@@ -86,9 +86,13 @@ def test_heuristics_and_pruning_are_kept(compiled, package, give) -> None:
     ):
         kernel = getattr(package.ops, name)
         kernel.reset_to_zero = []
-        configs, _ = compiled(lambda x, out, kernel=kernel: kernel[(1,)](x, out, 200) or out + 1)(
-            x, out
-        )
+        more = (7,) if name == "modelled" else ()
+
+        def program(x, out, kernel=kernel, more=more):
+            kernel[(1,)](x, out, 200, *more)
+            return out + 1
+
+        configs, _ = compiled(program)(x, out)
         assert configs == [wanted]
 
 

@@ -131,6 +131,12 @@ def test_anything_unusual_takes_tritons_path(scale, device, monkeypatch) -> None
     assert launches_on_tritons_path(scale, args)  # learnt anew
     assert not launches_on_tritons_path(scale, args)
 
+    with knobs.compilation.scope():
+        knobs.compilation.instrumentation_mode = "other"
+        assert launches_on_tritons_path(scale, args)
+    scale[(1,)](*args)
+    assert not launches_on_tritons_path(scale, args)
+
     original = JITFunction.run
     monkeypatch.setattr(JITFunction, "run", lambda self, *a, **k: original(self, *a, **k))
     assert launches_on_tritons_path(scale, args)
