@@ -98,6 +98,7 @@ class Prepared:
         self.roles: dict[str, str] = {}
         self.memo: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._state: tuple[Any, ...] = ()
+        self._entries: dict[Any, tuple[Any, ...]] = {}  # one for each kernel, shared by its keys
         jit = tunable.jit
         self.possible = (
             tunable.autotuner.fn is jit
@@ -129,17 +130,23 @@ class Prepared:
             return
         if key is None:
             return
-        given = config.all_kwargs()
         if len(memo) >= MOST_REMEMBERED:
             memo.clear()
+        entry = self._entries.get(kernel)
+        if entry is None or entry[4] is not config:
+            entry = self._entries[kernel] = self._entry(kernel, config)
+        memo[key] = entry
+
+    def _entry(self, kernel: Any, config: Any) -> tuple[Any, ...]:
+        """What the generated function unpacks."""
+        given = config.all_kwargs()
         tuned = (given.get(n, self.tunable.defaults.get(n)) for n in self._tuned())
-        memo[key] = (
-            kernel.run, kernel.function, kernel.packed_metadata, kernel, config, *tuned
-        )  # fmt: skip
+        return (kernel.run, kernel.function, kernel.packed_metadata, kernel, config, *tuned)
 
     def generate(self, roles: Mapping[str, str]) -> None:
         """Make the fast path for arguments of these roles; forgets what was learnt before."""
         self.roles, self.memo, self.fast, self.known = dict(roles), {}, never, never
+        self._entries = {}
         if not self.possible:
             return
         self._state = self._current_state()
