@@ -12,10 +12,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from .build_model import BuildToml
+from .evidence import Evidence
 from .metadata import Metadata
 
 VERSION = 1
-_MODELS: Mapping[str, type[BaseModel]] = {"build.toml": BuildToml, "metadata.json": Metadata}
+_MODELS: Mapping[str, type[BaseModel]] = {
+    "build.toml": BuildToml,
+    "metadata.json": Metadata,
+    "evidence": Evidence,
+}
 NAMES = tuple(_MODELS)
 
 

@@ -1,0 +1,219 @@
+"""`kernelhub explain`: which rule fires, which configuration runs, measured against what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .dispatch import overlay
+from .dispatch.binding import FOLDER, TreeFile, load_trees
+from .dispatch.dispatcher import BoundTree
+from .dispatch.explain import Explanation, explain, parse_values
+from .errors import InputError, NotCached, NotFoundError
+from .formats.evidence import Evidence, parse_evidence
+from .formats.tree import DeviceFacts, used_features
+from .formats.tree_render import config_text, test_text
+from .settings import current
+
+
+@click.command("explain")
+@click.argument("where", metavar="REPO_OR_PATH")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A feature's value.")
+@click.option("--kernel", help="Only this kernel, by its dotted name.")
+@click.option("--device", "device_name", help="As on this device (a tree's device or its slug).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    where: str, settings: Sequence[str], kernel: str | None, device_name: str | None, as_json: bool
+) -> None:
+    """Say which configuration a kernel runs with, and why.
+
+    REPO_OR_PATH is a repository that this machine has loaded, or a folder that holds a kernel:
+    its source, its build, or one variant. Without --set the trees' questions are listed.
+    """
+    folders, repo_id = _folders(where)
+    reports = [
+        _report(name, files, settings, device_name)
+        for name, files in sorted(_files(folders, repo_id).items())
+        if kernel in (None, name)
+    ]
+    if not reports:
+        raise NotFoundError(
+            f"{where}: no tree{f' for {kernel}' if kernel else ''}",
+            hint="tune it with kernel-builder tune; without a tree Triton's own autotuning decides",
+        )
+    if as_json:
+        click.echo(json.dumps(reports, indent=2))
+        return
+    for report in reports:
+        _print(report)
+
+
+def _folders(where: str) -> tuple[list[Path], str | None]:
+    """Package folders with a `tuning` folder below the path or the stored repository."""
+    roots, repo_id = [Path(where)], None
+    if not roots[0].exists():
+        if where.count("/") != 1:
+            raise NotFoundError(f"{where} is neither a folder nor a repository id")
+        repo_id, local = where, current().local_kernels.get(where)
+        roots = _stored(where) if local is None else [local]
+    found = {folder.parent for root in roots for folder in root.rglob(FOLDER) if folder.is_dir()}
+    return sorted(found), repo_id
+
+
+def _stored(repo_id: str) -> list[Path]:
+    """Folders of the variants of the newest commit on this disk."""
+    from .store import Store
+
+    now = current()
+    repository = Store(now.cache, now.endpoint).repository(repo_id)
+    stored = [
+        found
+        for commit in repository.commits()
+        for variant in repository.variants(commit)
+        if (found := repository.find(commit, variant)) is not None
+    ]
+    if not stored:
+        raise NotCached(
+            f"{repo_id} is not on this machine",
+            hint="load it once with get_kernel, or name a folder",
+        )
+    newest = max(stored, key=lambda found: found.receipt.installed).receipt.commit
+    return [found.folder for found in stored if found.receipt.commit == newest]
+
+
+def _files(folders: Sequence[Path], repo_id: str | None) -> dict[str, list[TreeFile]]:
+    files: dict[str, list[TreeFile]] = {}
+    mine = [] if repo_id is None else [overlay.folder_of(current().overlays, repo_id)]
+    for folder, is_mine in [(f, True) for f in mine] + [(f / FOLDER, False) for f in folders]:
+        for path in sorted(folder.glob("*.*.py")):
+            name = path.stem.rpartition(".")[0]
+            file = TreeFile(path=str(path), overlay=is_mine, data=path.read_bytes())
+            known = {other.data for other in files.setdefault(name, [])}
+            if file.data not in known:  # the same tree in several variants
+                files[name].append(file)
+    return files
+
+
+def _report(
+    name: str, files: Sequence[TreeFile], settings: Sequence[str], device_name: str | None
+) -> dict[str, Any]:
+    trees = load_trees(name, files, strict=True)
+    device = _device(trees, device_name)
+    asked = {f: tree.tree.features[f] for tree in trees for f in used_features(tree.tree)}
+    report: dict[str, Any] = {
+        "kernel": name,
+        "device": None if device is None else device.name,
+        "trees": [{"path": tree.path, "device": tree.device.name} for tree in trees],
+        "features": asked,
+        "choices": [],
+    }
+    if settings or not asked:
+        values = parse_values([s for s in settings if s.partition("=")[0] in asked], asked)
+        _check_names(settings, asked)
+        found = explain(trees, device, values)
+        report["choices"] = [_choice(one, values) for one in found]
+    return report
+
+
+def _check_names(settings: Sequence[str], asked: Mapping[str, str]) -> None:
+    if settings and not any(s.partition("=")[0] in asked for s in settings):
+        raise InputError(
+            f"none of {', '.join(settings)} is asked for",
+            hint="the trees ask for " + (", ".join(asked) or "nothing"),
+        )
+
+
+def _device(trees: Sequence[BoundTree], name: str | None) -> DeviceFacts | None:
+    if name is None:
+        from .target import detect
+
+        return detect().device
+    for tree in trees:
+        if name in (tree.device.name, tree.device.slug):
+            return tree.device
+    known = ", ".join(sorted({tree.device.slug for tree in trees})) or "none"
+    raise InputError(f"no tree of device {name}", hint=f"devices with trees: {known}")
+
+
+def _choice(found: Explanation, values: Mapping[str, Any]) -> dict[str, Any]:
+    evidence = _evidence(found.source)
+    return {
+        "origin": found.origin,
+        "tree": found.source.path,
+        "tuned_on": found.source.device.name,
+        "rule": [{"test": test_text(step.test), "holds": step.holds} for step in found.steps],
+        "ranking": [dict(config) for _, config in found.ranking],
+        "measured": None if evidence is None else _measured(evidence, found, values),
+    }
+
+
+def _evidence(bound: BoundTree) -> Evidence | None:
+    path = Path(bound.path).with_suffix(".json")
+    return parse_evidence(path.read_bytes(), str(path)) if path.is_file() else None
+
+
+def _measured(evidence: Evidence, found: Explanation, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the tree was measured against: at these very values if they were measured."""
+    configs = [dict(config) for _, config in found.ranking]
+    listed = [evidence.configs.index(c) if c in evidence.configs else -1 for c in configs]
+    points = [
+        {
+            "case": point.case,
+            "held_out": point.held_out,
+            "best_ms": point.best_ms,
+            "ranking_ms": [point.times().get(index) for index in listed],
+        }
+        for point in evidence.points
+        if all(point.features.get(name) == value for name, value in values.items())
+    ]
+    return {
+        "policy": evidence.policy,
+        "tools": evidence.tools,
+        "points": points,
+        "max_slowdown": evidence.goal.max_slowdown,
+        "met": evidence.goal.met,
+        "scores": evidence.scores.model_dump(mode="json"),
+    }
+
+
+def _print(report: Mapping[str, Any]) -> None:
+    click.echo(f"{report['kernel']} on {report['device'] or 'a machine without a GPU'}")
+    for tree in report["trees"]:
+        click.echo(f"  tree of {tree['device']}: {tree['path']}")
+    if not report["choices"]:
+        asked = " ".join(f"{name}=<{kind}>" for name, kind in report["features"].items())
+        click.echo(f"  no tree is for this device, or no values were given; trees ask: {asked}")
+        return
+    for place, choice in enumerate(report["choices"]):
+        verb = "decides" if place == 0 else "would be asked next"
+        click.echo(f"  {choice['origin']} tree of {choice['tuned_on']} {verb}:")
+        for step in choice["rule"]:
+            click.echo(f"    {step['test']}: {'yes' if step['holds'] else 'no'}")
+        for rank, config in enumerate(choice["ranking"], start=1):
+            click.echo(f"    {rank}. {config_text(config)}")
+        _print_measured(choice["measured"])
+
+
+def _print_measured(measured: Mapping[str, Any] | None) -> None:
+    if measured is None:
+        click.echo("    no evidence lies beside this tree")
+        return
+    how = ", ".join(f"{name} {value}" for name, value in measured["policy"].items())
+    tools = ", ".join(f"{name} {version}" for name, version in measured["tools"].items())
+    click.echo(f"    measured: {how}; {tools}")
+    for point in measured["points"]:
+        times = ", ".join("-" if t is None else f"{t:.4g}" for t in point["ranking_ms"])
+        best = "-" if point["best_ms"] is None else f"{point['best_ms']:.4g}"
+        click.echo(f"    {point['case'] or 'a point'} in ms: {times}; best known {best}")
+    if not measured["points"]:
+        click.echo("    these values themselves were not measured")
+    for name, score in measured["scores"].items():
+        if score["geomean"] is not None:
+            click.echo(
+                f"    {name.replace('_', ' ')}: {score['points']} points, slowdown geomean "
+                f"{score['geomean']:.3f}, worst {score['worst']:.3f}"
+            )
