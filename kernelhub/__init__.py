@@ -14,10 +14,12 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .dispatch.record import record
     from .dispatch.tunable import tunable
+    from .kernel_deps import get_kernel_dep
     from .loader import get_kernel, get_loaded_kernels, get_local_kernel, has_kernel
 
 _HOME = {
     "get_kernel": "loader",
+    "get_kernel_dep": "kernel_deps",
     "get_loaded_kernels": "loader",
     "get_local_kernel": "loader",
     "has_kernel": "loader",
@@ -28,6 +30,7 @@ _HOME = {
 __all__ = [
     "__version__",
     "get_kernel",
+    "get_kernel_dep",
     "get_loaded_kernels",
     "get_local_kernel",
     "has_kernel",

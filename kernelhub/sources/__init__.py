@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kernelhub.hashing import FileId
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
@@ -21,13 +23,26 @@ class RemoteFile:
     git_sha1: str
     sha256: str | None = None
 
+    @property
+    def id(self) -> FileId:
+        """What its content must be."""
+        if self.sha256 is not None:
+            return FileId("sha256", self.sha256)
+        return FileId("git-sha1", self.git_sha1)
+
 
 class Source(Protocol):
     """A place that holds repositories of kernels.
 
     Every method raises RepositoryNotFound, VersionNotFound, HubAuthError, HubRateLimited or
     HubUnavailable, and no error of the library underneath.
+
+    Attributes:
+        endpoint: names the place, such as its URL; copies from different places are kept apart.
     """
+
+    @property
+    def endpoint(self) -> str: ...
 
     def versions(self, repo_id: str) -> Mapping[int, str]:
         """All versions N (branches `v<N>`) and the commit each stands at now."""

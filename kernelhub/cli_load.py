@@ -1,0 +1,92 @@
+"""`kernelhub versions`, `kernelhub variants`, `kernelhub cache list`: look before loading."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import click
+
+from . import settings
+from .loader import explain_variants, published_versions
+from .store import Store
+from .variants import Choice
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.command()
+@click.argument("repo_id", metavar="ORG/KERNEL")
+@_json_option
+def versions(repo_id: str, as_json: bool) -> None:
+    """List the versions of a kernel and the commit that each stands at."""
+    found = published_versions(repo_id)
+    if as_json:
+        click.echo(json.dumps({"repo_id": repo_id, "versions": found}))
+        return
+    if not found:
+        click.echo(f"{repo_id} has no versions")
+    for version, commit in found.items():
+        click.echo(f"{version:>4}  {commit}{'  unstable' if version == 0 else ''}")
+
+
+@click.command()
+@click.argument("requirement", metavar="ORG/KERNEL[==VERSION|@REVISION]")
+@click.option("--framework", help="torch or jax.")
+@click.option("--backend", help="Choose as for this backend in place of the one found.")
+@_json_option
+def variants(requirement: str, framework: str | None, backend: str | None, as_json: bool) -> None:
+    """Show which variant would be taken on this machine, and why not the others."""
+    choice = explain_variants(requirement, framework=framework, backend=backend)
+    if as_json:
+        chosen = choice.chosen.variant if choice.chosen else None
+        click.echo(json.dumps({"chosen": chosen, "trace": [asdict(v) for v in choice.trace]}))
+        return
+    click.echo(_table(choice))
+
+
+def _table(choice: Choice) -> str:
+    if not choice.trace:
+        return "no build is published"
+    width = max(len(verdict.variant) for verdict in choice.trace)
+    lines = [
+        f"{'*' if verdict.accepted else ' '} {verdict.variant:<{width}}  {verdict.reason}"
+        for verdict in choice.trace
+    ]
+    legend = "* would be loaded" if choice.chosen else "none runs on this machine"
+    return "\n".join([*lines, legend])
+
+
+@click.group()
+def cache() -> None:
+    """Look at the kernels on this disk."""
+
+
+@cache.command("list")
+@_json_option
+def cache_list(as_json: bool) -> None:
+    """List the variants that are complete on this disk."""
+    now = settings.current()
+    rows = [
+        {
+            "hub": hub,
+            "repo_id": stored.receipt.repo_id,
+            "commit": stored.receipt.commit,
+            "variant": stored.receipt.variant,
+            "bytes": stored.receipt.size,
+            "installed": stored.receipt.installed,
+            "folder": str(stored.folder),
+        }
+        for hub, stored in Store(now.cache, now.endpoint).everything()
+    ]
+    if as_json:
+        click.echo(json.dumps({"cache": str(now.cache), "variants": rows}))
+        return
+    for row in rows:
+        day = time.strftime("%Y-%m-%d", time.localtime(float(str(row["installed"]))))
+        click.echo(
+            f"{row['repo_id']}  {str(row['commit'])[:12]}  {row['variant']}"
+            f"  {row['bytes']} bytes  {day}  {row['hub']}"
+        )
+    click.echo(f"{len(rows)} variants in {now.cache}")

@@ -1,0 +1,90 @@
+"""Writing to the local disk so that readers see all or nothing, and its errors as ours. A leaf."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .errors import StoreError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+@contextmanager
+def translated(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Turn an `OSError` of the block into a StoreError that names `path` and the bytes `needed`."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(error, path, needed) from error
+
+
+def store_error(error: OSError, path: Path, needed: int | None = None) -> StoreError:
+    """The StoreError that tells what `error` means for a write of `needed` bytes below `path`."""
+    if error.errno in _FULL:
+        amount = f"{needed} bytes are needed there" if needed is not None else "more is needed"
+        return StoreError(
+            f"the disk of {path} is full (or over its quota): {amount}",
+            hint="free some space, or set KERNELHUB_CACHE to a folder on another disk",
+        )
+    if error.errno in _FORBIDDEN:
+        return StoreError(
+            f"{path} cannot be written: {error.strerror}",
+            hint="make it writable for this user, or set KERNELHUB_CACHE to another folder",
+        )
+    return StoreError(f"{path}: {error.strerror or error}")
+
+
+def sibling(path: Path) -> Path:
+    """A name beside `path` that nobody else uses, for `os.replace` onto it."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write `path` so that a reader sees the old bytes or the new ones, also after a power cut.
+
+    Raises:
+        OSError: as the system says; the previous file is then untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = sibling(path)
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in `path` durable, where the system lets a folder be synchronised."""
+    with suppress(OSError):  # Windows and some network file systems cannot; the data itself is safe
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def discard(path: Path) -> None:
+    """Remove a folder that nobody should see any more; what cannot be removed now is left."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def free_bytes(path: Path) -> int | None:
+    """Bytes that may still be written below `path`, None where that cannot be told."""
+    existing = next((p for p in (path, *path.parents) if p.exists()), None)
+    if existing is None:
+        return None
+    try:
+        return shutil.disk_usage(existing).free
+    except OSError:
+        return None

@@ -1,0 +1,328 @@
+"""Import a kernel from verified bytes, and from nothing else.
+
+A kernel's package gets a name made of its content, so versions live side by side. Its `__path__`
+holds names that only the hook here understands: Python's own finders see neither the folder, nor
+stray files in it, nor byte code. Each source file is read once, compared with the manifest,
+compiled, and handed to `linecache`, where `inspect` (and Triton through it) reads source text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from .errors import IntegrityError, LoadError
+from .formats.digest import is_hashed
+from .hashing import matches
+from .import_errors import explained
+from .verify import Manifest
+
+if sys.version_info >= (3, 11):
+    from importlib.resources.abc import TraversableResources
+else:
+    from importlib.abc import TraversableResources
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "_kernelhub_"
+_SCHEME = "<kernelhub>"
+_INIT = "__init__.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One kernel that is, or is about to be, imported.
+
+    Attributes:
+        name: what it is called in `sys.modules`.
+        title: what people call it, for texts ("org/k@v1 torch-cuda").
+        folder: folder of the package itself.
+        inside: that folder's path in the variant: "" or "<py>/".
+        variant: folder of the variant, which the manifest's paths are relative to.
+        manifest: what each of its files must be.
+        requirements: distribution names to the requirement that the kernel declares for them.
+    """
+
+    name: str
+    title: str
+    folder: Path
+    inside: str
+    variant: Path
+    manifest: Manifest
+    requirements: Mapping[str, str]
+
+    def read(self, path: str) -> bytes:
+        """The verified bytes of a file, by its path in the package.
+
+        Raises:
+            IntegrityError: there is no such file in what was published, or its bytes differ.
+        """
+        expected = self.manifest.get(self.inside + path)
+        place = self.folder / path
+        if expected is None:
+            raise IntegrityError(f"{place} is not part of what was published")
+        try:
+            data = place.read_bytes()
+        except OSError as error:
+            raise IntegrityError(f"{place} cannot be read: {error}") from error
+        if not matches(data, expected):
+            raise IntegrityError(
+                f"{place} changed after it was verified",
+                faults={self.inside + path: f"is not {expected.algorithm} {expected.value}"},
+            )
+        return data
+
+    def has(self, path: str) -> bool:
+        """Whether a file of this path in the package was published."""
+        return self.inside + path in self.manifest
+
+    def has_any(self, start: str) -> bool:
+        """Whether anything whose path in the package starts so was published."""
+        return any(name.startswith(self.inside + start) for name in self.manifest)
+
+    def has_folder(self, path: str) -> bool:
+        """Whether a Python file below this folder of the package was published."""
+        start = f"{self.inside}{path}/"
+        return any(name.startswith(start) and name.endswith(".py") for name in self.manifest)
+
+
+def describe(
+    folder: Path,
+    manifest: Manifest,
+    python_name: str,
+    *,
+    title: str,
+    requirements: Mapping[str, str],
+) -> Package:
+    """The package of a verified variant: its `__init__.py`, or that of its folder `<py>`.
+
+    Raises:
+        LoadError: it has neither.
+    """
+    inside = next((p for p in ("", f"{python_name}/") if p + _INIT in manifest), None)
+    if inside is None:
+        raise LoadError(
+            f"{title}: neither __init__.py nor {python_name}/__init__.py was published",
+            hint="the kernel's author has to build it again",
+        )
+    hashed = {path: file_id for path, file_id in manifest.items() if is_hashed(path)}
+    return Package(
+        name=f"{PREFIX}{python_name}_{content_key(hashed)}",
+        title=title,
+        folder=folder / inside.rstrip("/"),
+        inside=inside,
+        variant=folder,
+        manifest=hashed,
+        requirements=requirements,
+    )
+
+
+def content_key(manifest: Manifest) -> str:
+    """16 hex digits for the content of a variant."""
+    hasher = hashlib.sha256()
+    for path, file_id in sorted(manifest.items()):
+        hasher.update(f"{path}\0{file_id.algorithm}\0{file_id.value}\n".encode())
+    return hasher.hexdigest()[:16]
+
+
+_packages: dict[str, Package] = {}
+_finished: dict[str, ModuleType] = {}
+_running: list[str] = []
+# One lock for all kernels: two that load each other from two threads would wait for ever otherwise.
+_lock = threading.RLock()
+
+
+def load(package: Package, *, finish: Callable[[ModuleType], None]) -> ModuleType:
+    """Import a package, once however many threads ask.
+
+    Args:
+        package: what to import.
+        finish: called with the executed module before anybody else gets it; if it raises, the
+            import has failed.
+
+    Raises:
+        DependencyError: it imports a package that is not installed.
+        IntegrityError: a file changed after it was verified.
+        LoadError: its code failed, or it loads itself while it is loaded.
+    """
+    with _lock:
+        if (module := _finished.get(package.name)) is not None:
+            return module
+        if package.name in _running:
+            circle = " -> ".join(_packages[name].title for name in (*_running, package.name))
+            raise LoadError(f"kernels load each other in a circle: {circle}")
+        _packages[package.name] = package
+        _running.append(package.name)
+        try:
+            module = _execute(package)
+            finish(module)
+        except BaseException as error:
+            _forget(package.name)
+            if isinstance(error, Exception):
+                raise explained(error, package) from error
+            raise
+        finally:
+            _running.pop()
+        _finished[package.name] = module
+        return module
+
+
+def _execute(package: Package) -> ModuleType:
+    _install_hook()
+    spec = _spec(package, package.name, _INIT, folder="")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[package.name] = module
+    assert spec.loader is not None  # noqa: S101 - _spec has just set it
+    spec.loader.exec_module(module)
+    return sys.modules[package.name]
+
+
+def _forget(name: str) -> None:
+    """Leave nothing of a failed import where a later one would find it."""
+    for known in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
+        del sys.modules[known]
+    for entry in [e for e in sys.path_importer_cache if e.startswith(f"{_SCHEME}/{name}/")]:
+        del sys.path_importer_cache[entry]
+    _packages.pop(name, None)
+
+
+def _reset_after_fork() -> None:
+    """A child has one thread: what other threads of its parent were loading is not there."""
+    global _lock
+    _lock = threading.RLock()
+    for name in _running:
+        _forget(name)
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+def _spec(
+    package: Package, fullname: str, path: str, *, folder: str | None
+) -> importlib.machinery.ModuleSpec:
+    """The spec of a module; `folder`, of a package, is what its `__path__` names."""
+    origin = str(package.folder / path)
+    loader = VerifiedLoader(package, fullname, path)
+    spec = importlib.machinery.ModuleSpec(
+        fullname, loader, origin=origin, is_package=folder is not None
+    )
+    spec.has_location = True
+    if folder is not None:
+        spec.submodule_search_locations = [_entry(package, folder)]
+    return spec
+
+
+def _entry(package: Package, folder: str) -> str:
+    return f"{_SCHEME}/{package.name}/{folder}"
+
+
+class VerifiedLoader(importlib.abc.InspectLoader):
+    """Runs one module's verified bytes."""
+
+    def __init__(self, package: Package, fullname: str, path: str) -> None:
+        self._package = package
+        self._fullname = fullname
+        self._path = path
+
+    def get_filename(self, fullname: str | None = None) -> str:
+        return str(self._package.folder / self._path)
+
+    def is_package(self, fullname: str) -> bool:
+        return self._path.endswith(_INIT)
+
+    def get_source(self, fullname: str) -> str:
+        return importlib.util.decode_source(self._package.read(self._path))
+
+    def get_code(self, fullname: str) -> CodeType:
+        data = self._package.read(self._path)
+        filename = self.get_filename()
+        text = importlib.util.decode_source(data)
+        # An entry without a time is never compared with the file, so it stays the verified text.
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        return compile(data, filename, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self.get_code(self._fullname), module.__dict__)  # noqa: S102 - what an importer is for
+
+    def get_data(self, path: str) -> bytes:
+        """Verified bytes of a file of the kernel, by its place on disk (`pkgutil.get_data`)."""
+        try:
+            inside = Path(path).relative_to(self._package.folder).as_posix()
+        except ValueError as error:
+            raise OSError(f"{path} is not part of {self._package.title}") from error
+        return self._package.read(inside)
+
+    def get_resource_reader(self, fullname: str) -> _Resources:
+        return _Resources(self._package.folder / Path(self._path).parent)
+
+
+class _Resources(TraversableResources):
+    """`importlib.resources` of a kernel: its folder, verified before the import."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def files(self) -> Path:
+        return self._folder
+
+
+class _EntryFinder:
+    """Finds the published modules of one folder of a kernel, for an entry of its `__path__`."""
+
+    def __init__(self, package: Package, folder: str) -> None:
+        self._package = package
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        inside = self._folder + fullname.rpartition(".")[2]
+        if self._package.has(f"{inside}/{_INIT}"):
+            return _spec(self._package, fullname, f"{inside}/{_INIT}", folder=f"{inside}/")
+        if self._package.has(f"{inside}.py"):
+            return _spec(self._package, fullname, f"{inside}.py", folder=None)
+        if self._package.has_folder(inside):
+            spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+            spec.submodule_search_locations = [_entry(self._package, f"{inside}/")]
+            return spec
+        return None
+
+    def iter_modules(self, prefix: str = "") -> Iterator[tuple[str, bool]]:
+        """Names below this folder, for `pkgutil`."""
+        start = self._package.inside + self._folder
+        below = sorted(p.removeprefix(start) for p in self._package.manifest if p.startswith(start))
+        for path in below:
+            name, _, rest = path.partition("/")
+            if rest == _INIT:
+                yield prefix + name, True
+            elif not rest and name.endswith(".py") and name != _INIT:
+                yield prefix + name.removesuffix(".py"), False
+
+
+def _hook(entry: str) -> _EntryFinder:
+    """The path hook: knows entries of packages that are being or have been imported."""
+    scheme, _, rest = entry.partition("/")
+    name, _, folder = rest.partition("/")
+    package = _packages.get(name) if scheme == _SCHEME else None
+    if package is None:
+        raise ImportError(f"{entry!r} is no folder of a kernel")
+    return _EntryFinder(package, folder)
+
+
+def _install_hook() -> None:
+    hooks: Sequence[object] = sys.path_hooks
+    if _hook not in hooks:
+        sys.path_hooks.append(_hook)

@@ -1,0 +1,325 @@
+"""From the name of a kernel to its module: resolve, choose, fetch, verify, import, bind.
+
+`prepare` holds the steps up to the decision; what a step does is in the room that it names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as PythonRequirement
+
+from . import importer, kernel_deps
+from .errors import (
+    HubError,
+    KernelHubError,
+    LoadError,
+    NotCached,
+    NotFoundError,
+    TrustError,
+)
+from .formats.metadata import Metadata
+from .places import FolderPlace, Ready
+from .prepare import Found, Terms, choose_in, frameworks_of, locate, prepare, terms_of
+from .reporter import SILENT, Reporter
+from .resolution import requirement_of
+from .settings import Settings
+from .sources import Source
+from .target import detect
+from .trust import Consent, TrustArgument
+from .variants import Choice, Verdict, Wish, choose
+
+logger = logging.getLogger(__name__)
+
+_TRITON_IMPORT = re.compile(rb"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedKernel:
+    """A kernel of this process.
+
+    Attributes:
+        repo_id: where it came from, None for a local folder.
+        commit: at which commit, None for a local folder.
+        variant: which of its variants.
+        folder: the variant's folder on this disk.
+        metadata: its metadata.
+        module: what `get_kernel` returned.
+        consent: why its code was allowed to run.
+        interpreted: whether Triton's interpreter runs it.
+        binding: what `kernelhub.dispatch` bound to it, None if it has nothing to bind.
+    """
+
+    repo_id: str | None
+    commit: str | None
+    variant: str
+    folder: Path
+    metadata: Metadata
+    module: ModuleType
+    consent: Consent
+    interpreted: bool
+    binding: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """Whether a kernel can be had here. True or false as a condition.
+
+    Attributes:
+        reason: why, in a sentence.
+        trace: each published variant with the reason for or against it, as far as that was found.
+        error: what `get_kernel` would raise, None if it would load.
+    """
+
+    available: bool
+    reason: str
+    trace: tuple[Verdict, ...] = ()
+    error: KernelHubError | None = None
+
+    def __bool__(self) -> bool:
+        return self.available
+
+
+def get_kernel(
+    repo_id: str,
+    version: int | str | None = None,
+    revision: str | None = None,
+    *,
+    framework: str | None = None,
+    backend: str | None = None,
+    trust_remote_code: TrustArgument = False,
+    check_arch: bool = True,
+    source: Source | None = None,
+    reporter: Reporter = SILENT,
+) -> ModuleType:
+    """Load a kernel: its variant for this machine, verified, as a module.
+
+    Args:
+        repo_id: "org/name"; may carry the pin: "org/name==1", "org/name>=1,<3" or
+            "org/name@<commit>".
+        version: a version, or a specifier such as ">=1,<3". With no pin at all the newest version
+            above 0 is taken and a log line says which.
+        revision: a branch, tag or commit. Only a full commit never changes its meaning, and one
+            that is on this disk is loaded without a request.
+        framework: "torch" or "jax"; default: torch's variants before jax's.
+        backend: a backend to take in place of the one that this machine has ("cpu", "cuda", ...).
+        trust_remote_code: True runs code of any publisher, a list that of these repositories as
+            well; False only that of publishers whom the Hub marks as trusted or your settings name.
+        check_arch: whether the architectures that a build declares must include this device.
+        source: where to get it from in place of the Hub of the settings.
+        reporter: hears of progress.
+
+    Returns:
+        The kernel's package. A second call with the same result returns the same module. What it
+        defines can be pickled; a process that unpickles it must have loaded the kernel before.
+
+    Raises:
+        InputError: the arguments contradict each other or do not parse.
+        RepositoryNotFound, VersionNotFound: the Hub has no such thing.
+        NoCompatibleVariant: nothing published runs here; says why for each variant.
+        NotCached: offline, and not on this disk.
+        TrustError: its publisher may not run code here.
+        IntegrityError: bytes are not those that were published, also after a second download.
+        HubAuthError, HubRateLimited, HubUnavailable: the Hub, or the way to it.
+        StoreError: the local disk.
+        DependencyError, LoadError: its code cannot be imported.
+    """
+    wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
+    terms = terms_of(wish, trust_remote_code, source, reporter)
+    return _run(prepare(requirement_of(repo_id, version, revision), terms, chain=()), terms)
+
+
+def get_local_kernel(
+    path: str | Path,
+    *,
+    framework: str | None = None,
+    backend: str | None = None,
+    trust_remote_code: TrustArgument = False,
+    check_arch: bool = True,
+    reporter: Reporter = SILENT,
+) -> ModuleType:
+    """Load a kernel from a folder: a project or repository, its `build/`, or one variant.
+
+    The folder is used where it is, and checked against its digest if it has one. The rest is as for
+    `get_kernel`; `trust_remote_code` is for the kernels that it depends on.
+
+    Raises:
+        NotFoundError: the folder holds no built kernel.
+        IntegrityError: it was changed after it was built.
+        NoCompatibleVariant, DependencyError, LoadError: as `get_kernel`.
+    """
+    wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
+    terms = terms_of(wish, trust_remote_code, None, reporter)
+    place = FolderPlace(Path(path))
+    title = str(path)
+    return _run(choose_in(place, title, Consent.LOCAL, terms, None, None, chain=(title,)), terms)
+
+
+def has_kernel(
+    repo_id: str,
+    version: int | str | None = None,
+    revision: str | None = None,
+    *,
+    framework: str | None = None,
+    backend: str | None = None,
+    trust_remote_code: TrustArgument = False,
+    check_arch: bool = True,
+    source: Source | None = None,
+) -> Availability:
+    """Whether `get_kernel` with these arguments would find a kernel that runs here.
+
+    Downloads metadata only. An ordinary no (no such kernel, nothing for this machine, publisher not
+    trusted, Hub not reachable) is a false result that carries its reason, not an exception.
+
+    Raises:
+        InputError: the arguments contradict each other or do not parse.
+        IntegrityError: what the Hub lists could not be stored safely.
+    """
+    wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
+    terms = terms_of(wish, trust_remote_code, source, SILENT)
+    requirement = requirement_of(repo_id, version, revision)
+    try:
+        found = prepare(requirement, terms, chain=())
+    except (NotFoundError, TrustError, HubError, LoadError) as error:
+        return Availability(available=False, reason=str(error), error=error)
+    verdict = found.verdict
+    reason = f"{found.title}: {verdict.variant}, {verdict.reason}"
+    return Availability(available=True, reason=reason, trace=found.choice.trace)
+
+
+def explain_variants(
+    repo_id: str,
+    version: int | str | None = None,
+    revision: str | None = None,
+    *,
+    framework: str | None = None,
+    backend: str | None = None,
+    check_arch: bool = True,
+) -> Choice:
+    """The whole decision about the variants of a kernel, without running or trusting any of it.
+
+    Raises:
+        As `get_kernel`, except for NoCompatibleVariant and TrustError.
+    """
+    wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
+    terms = terms_of(wish, False, None, SILENT)
+    place, _, _, _ = locate(requirement_of(repo_id, version, revision), terms)
+    published = place.variants()
+    return choose(published, detect(frameworks_of(published)), place.metadata, wish)
+
+
+def published_versions(repo_id: str) -> Mapping[int, str]:
+    """Every version of a kernel and the commit that it stands at now, as the Hub says.
+
+    Raises:
+        RepositoryNotFound, HubAuthError, HubRateLimited, HubUnavailable: as the Hub answers.
+        NotCached: offline.
+    """
+    requirement = requirement_of(repo_id, None, None)
+    way = terms_of(Wish(), False, None, SILENT).way
+    if way.connect is None:
+        raise NotCached(f"offline: the versions of {requirement.repo_id} cannot be asked")
+    return way.connect(False).versions(requirement.repo_id)
+
+
+def get_loaded_kernels() -> list[LoadedKernel]:
+    """The kernels that this process has loaded, in the order in which that happened."""
+    return list(_loaded.values())
+
+
+_loaded: dict[tuple[str | None, str | None, Path, str], LoadedKernel] = {}
+_bindings: dict[str, object] = {}
+
+
+def _run(found: Found, terms: Terms) -> ModuleType:
+    """Fetch, verify, import and bind a kernel, after those that it needs."""
+    needs = {repo_id: _run(need, terms) for repo_id, need in found.needs.items()}
+    ready = found.place.ready(found.verdict.variant)
+    package = importer.describe(
+        ready.folder,
+        ready.manifest,
+        found.metadata.name.replace("-", "_"),
+        title=found.title,
+        requirements=_requirements(found.metadata),
+    )
+    interpreted = _is_interpreted(found, ready, terms.settings)
+    if interpreted:
+        _enable_interpreter(found.title)
+
+    def finish(module: ModuleType) -> None:
+        _bindings[package.name] = _bind(module, package, found, terms.settings)
+
+    with kernel_deps.offered(needs):
+        module = importer.load(package, finish=finish)
+    loaded = LoadedKernel(
+        repo_id=found.repo_id,
+        commit=found.commit,
+        variant=found.verdict.variant,
+        folder=ready.folder,
+        metadata=found.metadata,
+        module=module,
+        consent=found.consent,
+        interpreted=interpreted,
+        binding=_bindings.get(package.name),
+    )
+    _loaded.setdefault((found.repo_id, found.commit, ready.folder, package.name), loaded)
+    return module
+
+
+def _requirements(metadata: Metadata) -> dict[str, str]:
+    """Distribution name to the requirement that the kernel declares."""
+    texts = [*(metadata.extension.dependencies if metadata.extension else ())]
+    texts += metadata.python_depends
+    found: dict[str, str] = {}
+    for text in texts:
+        found.setdefault(_distribution(text), text)
+    return found
+
+
+def _distribution(requirement: str) -> str:
+    try:
+        return PythonRequirement(requirement).name
+    except InvalidRequirement:
+        return requirement
+
+
+def _is_interpreted(found: Found, ready: Ready, now: Settings) -> bool:
+    """Whether Triton has to interpret: where it may stand in, or must, and the kernel uses it."""
+    if not found.target.interpreter or now.interpret is False:
+        return False
+    if found.metadata.extension is not None and found.metadata.extension.languages:
+        return "triton" in found.metadata.extension.languages
+    return found.verdict.interpreted or any(
+        _TRITON_IMPORT.search((ready.folder / path).read_bytes())
+        for path in ready.manifest
+        if path.endswith(".py")
+    )
+
+
+_interpreter_said: list[str] = []
+
+
+def _enable_interpreter(title: str) -> None:
+    from .interpreter import enable
+
+    enable()
+    if not _interpreter_said:
+        _interpreter_said.append(title)
+        logger.warning("%s: Triton kernels run in Triton's interpreter, which is slow", title)
+
+
+def _bind(module: ModuleType, package: importer.Package, found: Found, now: Settings) -> object:
+    """Bind trees if the kernel ships any or the user has some, and where launches are recorded."""
+    owner, name = (found.repo_id or f"local/{found.metadata.name}").split("/")
+    overlays = now.overlays / owner / name
+    if not (package.has_any("tuning/") or overlays.is_dir() or now.record):
+        return None
+    bind: Callable[..., object] = importlib.import_module("kernelhub.dispatch").bind
+    return bind(module, package.folder, read=package.read, target=found.target, overlays=overlays)

@@ -1,0 +1,276 @@
+"""Where the variants of one kernel are: at a commit on a Hub (and in the store), or in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from .disk import discard, translated, write_whole
+from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError
+from .formats.digest import UNHASHED, is_hashed
+from .formats.metadata import Metadata, parse_metadata
+from .formats.names import path_fault
+from .hashing import FileId, matches
+from .resolution import Way
+from .sources import RemoteFile, Source
+from .sources.folder import find_variants
+from .store import Receipt, Repository, Stored
+from .verify import METADATA, Manifest, hash_folder, manifest_of, renamed, verify_once
+
+logger = logging.getLogger(__name__)
+
+_BUILD = "build/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A variant on this disk whose bytes were verified."""
+
+    folder: Path
+    manifest: Manifest
+
+
+class Place(Protocol):
+    """Where the variants of one kernel are."""
+
+    def variants(self) -> tuple[str, ...]:
+        """Names of what was published, in any order."""
+
+    def metadata(self, variant: str) -> Metadata:
+        """A variant's metadata. Raises FormatError, and NotCached where it cannot be had now."""
+
+    def ready(self, variant: str) -> Ready:
+        """The variant on this disk, verified. Raises IntegrityError, NotCached, StoreError, ..."""
+
+
+class FolderPlace:
+    """Variants in a local folder, used where they are."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _folders(self) -> Mapping[str, Path]:
+        return find_variants(self._path)
+
+    def variants(self) -> tuple[str, ...]:
+        return tuple(self._folders)
+
+    def metadata(self, variant: str) -> Metadata:
+        path = self._folders[variant] / METADATA
+        with translated(path):
+            return parse_metadata(path.read_bytes(), str(path))
+
+    def ready(self, variant: str) -> Ready:
+        """The folder itself; where the metadata holds no digest its files are taken as they are."""
+        folder = self._folders[variant]
+        digest = self.metadata(variant).digest
+        if digest is None:
+            logger.debug("%s has no digest: its files are taken as they are now", folder)
+            with translated(folder):
+                return Ready(folder=folder, manifest=manifest_of(hash_folder(folder), str(folder)))
+        manifest = manifest_of(digest, str(folder))
+        try:
+            verify_once(folder, manifest)
+        except IntegrityError as error:
+            error.hint = "files were changed after the build: run `kernel-builder build` again"
+            raise
+        return Ready(folder=folder, manifest=manifest)
+
+
+class HubPlace:
+    """Variants at one commit of a repository on a Hub, kept in the store."""
+
+    def __init__(self, repository: Repository, commit: str, way: Way) -> None:
+        self._repository = repository
+        self._commit = commit
+        self._way = way
+
+    def variants(self) -> tuple[str, ...]:
+        return tuple(self._files)
+
+    @cached_property
+    def _files(self) -> Mapping[str, tuple[RemoteFile, ...]]:
+        """Files of each variant, without what is never used (byte code)."""
+        grouped: dict[str, list[RemoteFile]] = {}
+        for file in self._listing():
+            variant, slash, inside = file.path.removeprefix(_BUILD).partition("/")
+            if slash and (inside in UNHASHED or is_hashed(inside)):
+                grouped.setdefault(variant, []).append(file)
+        return {variant: tuple(files) for variant, files in sorted(grouped.items())}
+
+    def _listing(self) -> tuple[RemoteFile, ...]:
+        name = "listing.json"
+        if (kept := _parse_listing(self._repository.note(self._commit, name))) is not None:
+            return kept
+        with self._repository.lock(self._commit, self._way.remaining() / 2):
+            if (kept := _parse_listing(self._repository.note(self._commit, name))) is not None:
+                return kept
+            source = self._connect("the list of its files")
+            files = source.listing(self._repository.repo_id, self._commit)
+            data = json.dumps([dataclasses.asdict(file) for file in files]).encode()
+            self._repository.keep_note(self._commit, name, data)
+        return files
+
+    def metadata(self, variant: str) -> Metadata:
+        return parse_metadata(self._metadata_bytes(variant), f"{variant}/{METADATA}")
+
+    def _metadata_bytes(self, variant: str) -> bytes:
+        file = self._file(variant, METADATA)
+        if (data := self._kept_metadata(variant, file.id)) is not None:
+            return data
+        name = f"metadata/{variant}.json"
+        with self._repository.lock(self._commit, self._way.remaining() / 2):
+            if (data := self._kept_metadata(variant, file.id)) is not None:
+                return data
+            source = self._connect("its metadata")
+            with tempfile.TemporaryDirectory(prefix="kernelhub-") as folder:
+                source.fetch(self._repository.repo_id, self._commit, [file], Path(folder))
+                data = (Path(folder) / file.path).read_bytes()
+            self._repository.keep_note(self._commit, name, data)
+        return data
+
+    def _kept_metadata(self, variant: str, expected: FileId) -> bytes | None:
+        for name in (f"build/{variant}/{METADATA}", f"metadata/{variant}.json"):
+            data = self._repository.note(self._commit, name)
+            if data is not None and matches(data, expected):
+                return data
+        return None
+
+    def _file(self, variant: str, inside: str) -> RemoteFile:
+        path = f"{_BUILD}{variant}/{inside}"
+        found = next((file for file in self._files.get(variant, ()) if file.path == path), None)
+        if found is None:
+            problem = Problem(message="is missing", path=path, code="missing")
+            raise FormatError(f"{self._repository.repo_id}: {variant}", [problem])
+        return found
+
+    def ready(self, variant: str) -> Ready:
+        """The stored copy if it is whole and right, else a fresh one.
+
+        A copy that is wrong is replaced once; where that cannot be done it is refused.
+        """
+        wrong: IntegrityError | None = None
+        if (stored := self._repository.find(self._commit, variant)) is not None:
+            try:
+                return self._checked(stored)
+            except IntegrityError as error:
+                wrong = error
+        return self._fresh(variant, wrong)
+
+    def _checked(self, stored: Stored) -> Ready:
+        manifest = self._manifest(stored.folder, stored.receipt.variant)
+        verify_once(stored.folder, manifest)
+        return Ready(folder=stored.folder, manifest=manifest)
+
+    def _manifest(self, folder: Path, variant: str) -> Manifest:
+        """What each file must be: by the digest of the publisher, else by the Hub's listing."""
+        expected = self._file(variant, METADATA).id
+        try:
+            data = (folder / METADATA).read_bytes()
+        except OSError as error:
+            raise IntegrityError(f"{folder / METADATA} cannot be read: {error}") from error
+        if not matches(data, expected):
+            raise IntegrityError(
+                f"{folder} does not hold what was published",
+                faults={METADATA: f"is not {expected.algorithm} {expected.value}"},
+            )
+        metadata = parse_metadata(data, str(folder / METADATA))
+        if metadata.digest is not None:
+            return manifest_of(metadata.digest, str(folder))
+        return {path: file.id for path, file in self._inside(variant).items() if is_hashed(path)}
+
+    def _inside(self, variant: str) -> dict[str, RemoteFile]:
+        start = f"{_BUILD}{variant}/"
+        return {file.path.removeprefix(start): file for file in self._files[variant]}
+
+    def _fresh(self, variant: str, wrong: IntegrityError | None) -> Ready:
+        repository, commit = self._repository, self._commit
+        with repository.lock(
+            commit, self._way.remaining(), lambda: repository.arrived(commit, variant)
+        ) as held:
+            if (stored := self._repository.find(self._commit, variant)) is not None:
+                try:
+                    return self._checked(stored)  # another process has brought it meanwhile
+                except IntegrityError as error:
+                    wrong = error
+            if wrong is None:
+                return self._download(variant, held=held)
+            return self._repair(variant, wrong, held=held)
+
+    def _repair(self, variant: str, wrong: IntegrityError, *, held: bool) -> Ready:
+        """Replace a copy that is wrong, or refuse it."""
+        if self._way.connect is None:
+            wrong.hint = "it cannot be downloaded again offline: go online, or remove that folder"
+            raise wrong
+        logger.warning("%s; downloading %s again", wrong, variant)
+        try:
+            return self._download(variant, held=held)
+        except StoreError as error:
+            wrong.hint = f"it could not be replaced: {error.message}"
+            raise wrong from error
+
+    def _download(self, variant: str, *, held: bool) -> Ready:
+        files = self._inside(variant)
+        size = sum(file.size for file in files.values())
+        source = self._connect("its files")
+        repository = self._repository
+        with repository.incoming(self._commit, variant, size, shared=held) as incoming:
+            staged = incoming / "build" / variant
+            if (metadata := self._kept_metadata(variant, files[METADATA].id)) is not None:
+                with translated(staged, size):
+                    write_whole(staged / METADATA, metadata)
+            source.fetch(repository.repo_id, self._commit, files.values(), incoming)
+            self._verify_delivered(incoming, staged, variant)
+            receipt = Receipt(
+                repo_id=repository.repo_id,
+                commit=self._commit,
+                variant=variant,
+                files={path: file.id for path, file in files.items()},
+                size=size,
+                installed=time.time(),
+            )
+            stored = repository.install(staged, receipt)
+            renamed(staged, stored.folder)
+            discard(incoming)
+        return self._checked(stored)
+
+    def _verify_delivered(self, incoming: Path, staged: Path, variant: str) -> None:
+        try:
+            verify_once(staged, self._manifest(staged, variant))
+        except IntegrityError as error:
+            discard(incoming)
+            error.hint = (
+                f"the Hub delivered what it lists for {self._repository.repo_id}@{self._commit},"
+                " and the kernel's own digest says otherwise: its publisher has to repair that"
+            )
+            raise
+
+    def _connect(self, what: str) -> Source:
+        if self._way.connect is None:
+            raise NotCached(
+                f"offline, and {what} ({self._repository.repo_id}@{self._commit[:12]}) is not in"
+                f" {self._repository.folder}",
+                hint="load it once online with the same HF_ENDPOINT and KERNELHUB_CACHE",
+            )
+        return self._way.connect(False)
+
+
+def _parse_listing(data: bytes | None) -> tuple[RemoteFile, ...] | None:
+    """What `_listing` kept, None if it is damaged; names are checked again."""
+    if data is None:
+        return None
+    try:
+        files = tuple(RemoteFile(**item) for item in json.loads(data))
+        unsafe = any(path_fault(file.path) or not isinstance(file.size, int) for file in files)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return None if unsafe else files

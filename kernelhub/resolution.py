@@ -1,0 +1,225 @@
+"""Which commit of a repository is asked for: a pin, a lock between processes, the Hub, or memory.
+
+A full commit id needs nobody. Everything else is asked of the Hub: once for all processes of a node
+that start together, since an answer that came after a process started is as new as its own would
+be. What the Hub said is remembered and stands in where it cannot be asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import (
+    HubRateLimited,
+    HubUnavailable,
+    InputError,
+    NotCached,
+    VersionNotFound,
+)
+from .formats.requirement import Requirement, parse_requirement
+from .remembered import Remembered
+from .sources import Source
+from .store import Repository
+
+logger = logging.getLogger(__name__)
+
+_FRESH_AT_MOST = 60.0
+_CLOCK_SKEW = 2.0
+_IMPORTED = time.time()
+_asked_here: set[tuple[Path, str]] = set()
+_told: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A commit, and the version that it was resolved from, if any."""
+
+    commit: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a Hub may be asked for one load.
+
+    Attributes:
+        connect: gives a source; with True one that does not retry. None where offline.
+        remaining: seconds that may still be spent.
+    """
+
+    connect: Callable[[bool], Source] | None
+    remaining: Callable[[], float]
+
+
+def requirement_of(repo_id: str, version: int | str | None, revision: str | None) -> Requirement:
+    """The requirement that the arguments of `get_kernel` state.
+
+    Args:
+        repo_id: "org/name", which may carry a pin ("org/name==1", "org/name@<commit>").
+        version: a version, or a specifier such as ">=1,<3".
+        revision: a branch, tag or commit.
+
+    Raises:
+        RequirementError: something of it does not parse.
+        InputError: more than one pin is given, or one is of another type.
+    """
+    requirement = parse_requirement(repo_id)
+    carried = requirement.specifier is not None or requirement.revision is not None
+    if carried + (version is not None) + (revision is not None) > 1:
+        raise InputError(
+            f"{repo_id!r}, version={version!r}, revision={revision!r}: more than one pin",
+            hint="pin the kernel in one place only",
+        )
+    if isinstance(version, bool) or not isinstance(version, (int, str, type(None))):
+        raise InputError(f"version={version!r} is neither an integer nor a specifier")
+    if isinstance(version, int) or (isinstance(version, str) and version.strip().isdigit()):
+        return parse_requirement(f"{repo_id}=={int(version)}")
+    if version is not None:
+        return parse_requirement(f"{repo_id}{version}")
+    return requirement if revision is None else parse_requirement(f"{repo_id}@{revision}")
+
+
+def resolve(requirement: Requirement, repository: Repository, way: Way) -> Resolved:
+    """The commit that a requirement means now.
+
+    Raises:
+        VersionNotFound: there is no such version or revision; lists the versions that there are.
+        NotCached: offline, and nothing that would do is on this disk.
+        RepositoryNotFound, HubAuthError, HubRateLimited, HubUnavailable: as the Hub answers.
+    """
+    if requirement.revision is not None and requirement.is_pinned:
+        return Resolved(commit=requirement.revision)
+    fallback = _from_memory(requirement, repository)
+    if way.connect is None:
+        if fallback is None:
+            raise _not_cached(requirement, repository)
+        return fallback
+    try:
+        found = _ask(requirement, repository, way, quick=fallback is not None)
+    except (HubUnavailable, HubRateLimited) as error:
+        if fallback is None:
+            raise
+        logger.warning(
+            "%s: the Hub cannot be asked (%s); using what it said last: %s",
+            requirement,
+            error.message,
+            fallback.commit,
+        )
+        return fallback
+    _tell(requirement, found)
+    return found
+
+
+def _ask(requirement: Requirement, repository: Repository, way: Way, *, quick: bool) -> Resolved:
+    key = requirement.revision or "versions"
+    since = _fresh_since(repository.folder, key)
+    with repository.lock("resolve", way.remaining() / 2):
+        memory = repository.remembered()
+        if requirement.revision is None:
+            if not _is_fresh(memory.asked, since):
+                memory = _ask_versions(repository, way, quick=quick)
+            return pick(requirement, memory.versions)
+        commit, asked = memory.revisions.get(requirement.revision, ("", 0.0))
+        if not _is_fresh(asked, since):
+            assert way.connect is not None  # noqa: S101 - resolve has seen to it
+            commit = way.connect(quick).resolve(requirement.repo_id, requirement.revision)
+            now, revision = time.time(), requirement.revision
+            repository.remember(lambda m: m.with_revision(revision, commit, now))
+        return Resolved(commit=commit)
+
+
+def _ask_versions(repository: Repository, way: Way, *, quick: bool) -> Remembered:
+    assert way.connect is not None  # noqa: S101 - resolve has seen to it
+    versions = way.connect(quick).versions(repository.repo_id)
+    now = time.time()
+    repository.remember(lambda memory: memory.with_versions(versions, now))
+    return Remembered(versions=versions, asked=now)
+
+
+def pick(requirement: Requirement, versions: Mapping[int, str]) -> Resolved:
+    """The newest version that a requirement admits; 0, which is unstable, only if nothing else.
+
+    Raises:
+        VersionNotFound: none is admitted; lists what there is.
+    """
+    admitted = [version for version in versions if requirement.admits(version)]
+    if not admitted:
+        listed = ", ".join(map(str, sorted(versions))) or "none"
+        raise VersionNotFound(
+            f"{requirement.repo_id} has no version that {requirement} admits;"
+            f" published versions: {listed}",
+            available=sorted(versions),
+        )
+    newest = max(admitted)
+    return Resolved(commit=versions[newest], version=newest)
+
+
+def _from_memory(requirement: Requirement, repository: Repository) -> Resolved | None:
+    """The newest thing that was said of this requirement and is on this disk."""
+    memory = repository.remembered()
+    if requirement.revision is not None:
+        commit, _ = memory.revisions.get(requirement.revision, ("", 0.0))
+        return Resolved(commit=commit) if repository.variants(commit) else None
+    for version in sorted(filter(requirement.admits, memory.history), reverse=True):
+        for commit in memory.history[version]:
+            if repository.variants(commit):
+                return Resolved(commit=commit, version=version)
+    return None
+
+
+def _not_cached(requirement: Requirement, repository: Repository) -> NotCached:
+    commits = ", ".join(sorted(repository.commits())) or "none"
+    return NotCached(
+        f"offline, and no complete copy of {requirement} is in {repository.folder}"
+        f" (commits that are there: {commits})",
+        hint="load it once online with the same HF_ENDPOINT and KERNELHUB_CACHE",
+    )
+
+
+def _tell(requirement: Requirement, found: Resolved) -> None:
+    """Say once which version an unpinned load takes."""
+    if requirement.specifier is not None or found.version is None or requirement.repo_id in _told:
+        return
+    _told.add(requirement.repo_id)
+    logger.warning(
+        '%s: no version asked for, taking the newest, %d (%s); pin it with "%s==%d" or "%s@%s"',
+        requirement.repo_id,
+        found.version,
+        found.commit[:12],
+        requirement.repo_id,
+        found.version,
+        requirement.repo_id,
+        found.commit,
+    )
+
+
+def _fresh_since(folder: Path, key: str) -> float:
+    """From when on an answer to another process is as good as one of our own.
+
+    The first time, since this process began (and a minute ago at most); then since now.
+    """
+    now = time.time()
+    if (folder, key) in _asked_here:
+        return now
+    _asked_here.add((folder, key))
+    return max(_process_started(), now - _FRESH_AT_MOST)
+
+
+def _is_fresh(asked: float, since: float) -> bool:
+    return since <= asked <= time.time() + _CLOCK_SKEW
+
+
+def _process_started() -> float:
+    """When this process began, in seconds since 1970; else when this module was imported."""
+    try:
+        after_name = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2]
+        ticks = int(after_name.split()[19])
+        uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return _IMPORTED

@@ -1,0 +1,295 @@
+"""GET from the Hub: huggingface_hub's session and token, our retries, deadline and errors.
+
+The library's own calls retry some requests and not others, and wait without a limit; so only its
+session (proxies, certificates, client factories that users install), its token and its offline
+switch are used. Errors of the HTTP library are translated here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import logging
+import platform
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from huggingface_hub import constants, get_token
+from huggingface_hub.errors import OfflineModeIsEnabled
+from huggingface_hub.utils import get_session  # type: ignore[attr-defined] # lazy, unexported
+
+from kernelhub._version import __version__
+from kernelhub.errors import (
+    HubAuthError,
+    HubError,
+    HubRateLimited,
+    HubUnavailable,
+    KernelHubError,
+    NotFoundError,
+    RepositoryNotFound,
+    VersionNotFound,
+)
+
+try:  # which HTTP library the session is of: httpx2 under huggingface_hub 2, httpx under 1
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+except ImportError:  # releases of 1.x that do not name it yet
+    import httpx  # type: ignore[no-redef,import-not-found,unused-ignore]
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ATTEMPTS = 5
+_JSON_LIMIT = 64 << 20
+_ERROR_LIMIT = 4096
+_TRANSIENT = frozenset({408, 425, 500, 502, 503, 504})
+_RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
+_FAILURES: tuple[type[Exception], ...] = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+
+
+class TransientError(Exception):
+    """An attempt failed in a way that another may not; `wait` is what the Hub asked for."""
+
+    def __init__(self, error: KernelHubError, wait: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.wait = wait
+
+
+class Transport:
+    """Requests of one load: one deadline over all of them, also where threads share it.
+
+    Args:
+        endpoint: base URL; the token is sent to its origin only.
+        timeout: seconds that all requests together may take.
+        quick: fail at once where a caller has something to fall back to.
+    """
+
+    def __init__(self, endpoint: str, timeout: float, *, quick: bool = False) -> None:
+        self.endpoint = endpoint
+        self.cancelled = threading.Event()
+        self._ends = time.monotonic() + timeout
+        self._quick = quick
+        self._token: str | None = None
+
+    def get_json(self, url: str) -> tuple[Any, Mapping[str, str]]:
+        """The JSON of an answer, and its headers (names in any case).
+
+        Raises:
+            HubUnavailable: no answer in time, or one that is not JSON; and as `get`.
+        """
+
+        def read(response: Any) -> tuple[Any, Mapping[str, str]]:
+            body = bytearray()
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > _JSON_LIMIT:
+                    raise HubUnavailable(f"{url} answers more than {_JSON_LIMIT} bytes", url=url)
+            try:
+                return json.loads(bytes(body)), response.headers
+            except (ValueError, RecursionError) as error:
+                raise HubUnavailable(
+                    f"{url} does not answer JSON",
+                    status=response.status_code,
+                    url=url,
+                    hint=f"is {self.endpoint} a Hub? HF_ENDPOINT names it",
+                ) from error
+
+        return self.get(url, read)
+
+    def get(
+        self,
+        url: str,
+        consume: Callable[[Any], T],
+        *,
+        headers: Callable[[], Mapping[str, str]] = dict,
+        progress: Callable[[], int] = int,
+    ) -> T:
+        """GET `url` and let `consume` read the streamed answer; both are retried together.
+
+        Args:
+            url: below the endpoint.
+            consume: reads the answer. It may raise TransientError to ask for another attempt.
+            headers: those to add to an attempt, asked anew each time.
+            progress: how far things are; attempts count from 0 again when this has moved.
+
+        Raises:
+            NotFoundError, RepositoryNotFound, VersionNotFound: the Hub says so.
+            HubAuthError, HubRateLimited, HubUnavailable, HubError: as their names say.
+        """
+        attempt, before = 0, progress()
+        while True:
+            try:
+                return self._once(url, consume, headers())
+            except TransientError as failure:  # noqa: PERF203 - this loop is the retry
+                if progress() != before:
+                    attempt, before = 0, progress()
+                if not isinstance(failure.error, HubRateLimited):  # obeying a limit is no failure
+                    attempt += 1
+                self._pause(failure, attempt)
+
+    def _once(self, url: str, consume: Callable[[Any], T], extra: Mapping[str, str]) -> T:
+        self.check()
+        headers = {**self._headers(url), **extra}
+        timeout = min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), max(self.remaining(), 0.001))
+        try:
+            with _session().stream(
+                "GET", url, headers=headers, timeout=timeout, follow_redirects=True
+            ) as response:
+                if response.status_code >= 300:
+                    raise _refusal(response, url)
+                return consume(response)
+        except OfflineModeIsEnabled as error:
+            raise HubUnavailable(
+                "huggingface_hub was imported with HF_HUB_OFFLINE set",
+                url=url,
+                hint="unset it before the process starts",
+            ) from error
+        except _FAILURES as error:
+            raise TransientError(_no_answer(url, error)) from error
+
+    def check(self) -> None:
+        """Raise if the time is up, or another thread of this load has failed."""
+        if self.cancelled.is_set():
+            raise HubUnavailable("the download was given up", url=self.endpoint)
+        if self.remaining() <= 0:
+            raise HubUnavailable(
+                f"{self.endpoint} did not deliver in the time allowed",
+                url=self.endpoint,
+                hint="KERNELHUB_TIMEOUT (seconds) allows more; what has arrived is kept",
+            )
+
+    def remaining(self) -> float:
+        return self._ends - time.monotonic()
+
+    def _pause(self, failure: TransientError, attempt: int) -> None:
+        """Wait before the next attempt, or raise the failure where there will be none."""
+        wait = failure.wait
+        if wait is None:
+            wait = min(20.0, 0.25 * 2.0**attempt)
+        wait *= random.uniform(1.0, 1.25)  # noqa: S311 - spreads ranks that started together
+        if self._quick or attempt >= ATTEMPTS or wait >= self.remaining():
+            raise failure.error from failure.__cause__
+        logger.info("%s; trying again in %.1f s", failure.error.message, wait)
+        if self.cancelled.wait(wait):
+            self.check()
+
+    def _headers(self, url: str) -> dict[str, str]:
+        headers = {"User-Agent": user_agent()}
+        if origin(url) == origin(self.endpoint) and not constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
+            if self._token is None:
+                self._token = get_token() or ""  # reads files, and may renew a login
+            if self._token:
+                headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+
+def user_agent() -> str:
+    """What the Hub is told about this client; no more than its name if telemetry is off."""
+    if constants.HF_HUB_DISABLE_TELEMETRY:
+        return f"kernelhub/{__version__}"
+    return f"kernelhub/{__version__}; python/{platform.python_version()}"
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _session() -> Any:
+    try:
+        return get_session()
+    except (OSError, ValueError) as error:  # a certificate file or proxy URL that is unusable
+        raise HubUnavailable(f"no HTTP session can be made: {error}") from error
+
+
+def _no_answer(url: str, error: Exception) -> HubUnavailable:
+    reason = str(error) or type(error).__name__
+    return HubUnavailable(
+        f"{url}: {reason}",
+        url=url,
+        hint="check the network and HF_ENDPOINT; KERNELHUB_OFFLINE=1 uses what is on this disk",
+    )
+
+
+def _refusal(response: Any, url: str) -> Exception:
+    """The error that an answer with a status of 300 or more stands for."""
+    status, code = response.status_code, response.headers.get("X-Error-Code")
+    text = f"{url} answers {status}: {_server_text(response)}"
+    by_code = _by_code(code, text, status, url) if code else None
+    if by_code is not None:
+        return by_code
+    if status == 429:
+        error = HubRateLimited(text, status=status, url=url, hint="a token raises the limit")
+        return TransientError(error, server_wait(response.headers))
+    if status in _TRANSIENT:
+        error_5xx = HubUnavailable(text, status=status, url=url)
+        return TransientError(error_5xx, server_wait(response.headers))
+    if status in (401, 403):
+        return _auth(text, status, url)
+    if status == 404:
+        return RepositoryNotFound(text, hint="check the name, and HF_ENDPOINT")
+    if status >= 500 or status < 400:
+        return HubUnavailable(text, status=status, url=url)
+    return HubError(text, status=status, url=url)
+
+
+def _by_code(code: str, text: str, status: int, url: str) -> Exception | None:
+    if code == "RepoNotFound":
+        return RepositoryNotFound(
+            text, hint="check the name; if it is private, a token that may read it is needed"
+        )
+    if code == "RevisionNotFound":
+        return VersionNotFound(text)
+    if code == "EntryNotFound":
+        return NotFoundError(text)
+    return _auth(text, status, url) if code == "GatedRepo" else None
+
+
+def _auth(text: str, status: int, url: str) -> HubAuthError:
+    hint = "set HF_TOKEN, or log in with `hf auth login`; the token must reach this repository"
+    return HubAuthError(text, status=status, url=url, hint=hint)
+
+
+def _server_text(response: Any) -> str:
+    """What the server says, in one line; never worth an error of its own."""
+    if message := response.headers.get("X-Error-Message"):
+        return str(message)[:500]
+    body = bytearray()
+    try:
+        for piece in response.iter_bytes():
+            body += piece
+            if len(body) >= _ERROR_LIMIT:
+                break
+    except _FAILURES:
+        return "(no text)"
+    text = bytes(body[:_ERROR_LIMIT]).decode("utf-8", "replace")
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict) and isinstance(parsed.get("error"), str):
+        text = parsed["error"]
+    return " ".join(text.split())[:300] or "(no text)"
+
+
+def server_wait(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the Hub asks to wait: `Retry-After` (seconds or a date), else `RateLimit`."""
+    value = (headers.get("Retry-After") or "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    if value:
+        try:
+            moment = email.utils.parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        return max(0.0, moment.timestamp() - time.time())
+    limit = _RATE_LIMIT.search(headers.get("RateLimit") or "")
+    if limit is not None and limit[1] == "0":
+        return float(limit[2][:9])
+    return None

@@ -1,0 +1,315 @@
+"""Local copies of published kernels: whole or not there, shared by processes and users.
+
+    <cache>/v1/<hub>/<org>--<name>/
+      remembered.json                 what the Hub said last
+      <commit>/listing.json           ids of every file below build/ at that commit
+      <commit>/metadata/<variant>.json
+      <commit>/receipts/<variant>.json
+      <commit>/build/<variant>/...    plain files
+      incoming/                       private to who downloads; cleaned up later
+      locks/
+
+A variant is visible once its receipt and its folder are both there; the folder is renamed into
+place whole. `<hub>` keeps apart what different endpoints call the same repository.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import filelock
+
+from . import remembered
+from .disk import discard, free_bytes, sibling, store_error, sync_folder, translated, write_whole
+from .errors import StoreError
+from .hashing import FileId
+from .remembered import Remembered
+
+logger = logging.getLogger(__name__)
+
+LAYOUT = "v1"
+RECEIPT_SCHEMA = 1
+_PATIENCE = 30.0
+_LEFTOVER_AGE = 7 * 24 * 3600.0
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What was stored as one variant: ids and sizes of its files, by path in the variant."""
+
+    repo_id: str
+    commit: str
+    variant: str
+    files: Mapping[str, FileId]
+    size: int
+    installed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A variant that is whole on this disk."""
+
+    folder: Path
+    receipt: Receipt
+
+
+class Store:
+    """All copies below one cache folder."""
+
+    def __init__(self, cache: Path, endpoint: str) -> None:
+        self._root = cache / LAYOUT
+        self._endpoint = endpoint
+
+    def repository(self, repo_id: str) -> Repository:
+        """The copies of one repository of this store's Hub."""
+        name = repo_id.replace("/", "--")
+        return Repository(self._root / hub_folder(self._endpoint) / name, repo_id)
+
+    def everything(self) -> Iterator[tuple[str, Stored]]:
+        """Each stored variant of every Hub, with the name of the Hub's folder."""
+        for receipt in sorted(self._root.glob("*/*/*/receipts/*.json")):
+            folder = receipt.parents[2]
+            repository = Repository(folder, folder.name.replace("--", "/", 1))
+            found = repository.find(receipt.parents[1].name, receipt.stem)
+            if found is not None:
+                yield folder.parent.name, found
+
+
+def hub_folder(endpoint: str) -> str:
+    """A folder name for an endpoint: its host, and enough of a hash to tell its like apart."""
+    host = re.sub(r"[^a-z0-9.-]", "-", (urlsplit(endpoint).hostname or "hub").lower())[:60]
+    return f"{host}-{hashlib.sha256(endpoint.encode()).hexdigest()[:8]}"
+
+
+class Repository:
+    """The copies of one repository, and what is remembered of it."""
+
+    def __init__(self, folder: Path, repo_id: str) -> None:
+        self.folder = folder
+        self.repo_id = repo_id
+
+    @contextlib.contextmanager
+    def lock(
+        self, name: str, wait: float, progress: Callable[[], object] | None = None
+    ) -> Iterator[bool]:
+        """Hold a lock between processes for the block.
+
+        Args:
+            name: what is locked.
+            wait: seconds to wait for it.
+            progress: how far its holder is; waiting ends early where this does not change.
+
+        Yields:
+            Whether it is held. It is not where the file system has no locks or cannot be written,
+            and where the holder kept it too long: then go on without, in private files; a holder
+            that hangs must not stop everybody else.
+        """
+        path = self.folder / "locks" / f"{name}.lock"
+        with contextlib.ExitStack() as stack:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                held = _wait_for(path, max(wait, 0.0), progress, stack)
+            except (OSError, NotImplementedError) as error:
+                logger.debug("no lock at %s: %s", path, error)
+                held = False
+            yield held
+
+    def arrived(self, commit: str, variant: str) -> int:
+        """Bytes of a variant that whoever holds its lock has downloaded so far."""
+        total = 0
+        for path in (self.folder / "incoming" / f"{commit[:16]}-{variant}").rglob("*"):
+            with contextlib.suppress(OSError):  # finished, and renamed, meanwhile
+                total += path.stat().st_size
+        return total
+
+    def remembered(self) -> Remembered:
+        """What the Hub said; empty if nothing is known or the file is damaged."""
+        path = self.folder / "remembered.json"
+        try:
+            found = remembered.parse(path.read_bytes())
+        except OSError:
+            return Remembered()
+        if found is None:
+            logger.warning("%s is damaged or of a newer release, and is not used", path)
+        return found or Remembered()
+
+    def remember(self, change: Callable[[Remembered], Remembered]) -> None:
+        """Change what is remembered; on a disk that cannot be written nothing is."""
+        with self.lock("remembered", 10.0):
+            before = self.remembered()
+            after = change(before)
+            if after == before:
+                return
+            try:
+                write_whole(self.folder / "remembered.json", remembered.render(after))
+            except OSError as error:
+                logger.debug("nothing can be remembered of %s: %s", self.repo_id, error)
+
+    def commits(self) -> frozenset[str]:
+        """Commits of which at least one variant is whole on this disk."""
+        receipts = self.folder.glob("*/receipts/*.json")
+        pairs = {(path.parents[1].name, path.stem) for path in receipts}
+        return frozenset(c for c, v in pairs if _COMMIT.fullmatch(c) and self.find(c, v))
+
+    def variants(self, commit: str) -> tuple[str, ...]:
+        """Variants of a commit that are whole on this disk."""
+        names = sorted(path.stem for path in (self.folder / commit / "receipts").glob("*.json"))
+        return tuple(name for name in names if self.find(commit, name))
+
+    def note(self, commit: str, name: str) -> bytes | None:
+        """Bytes that were kept beside a commit ("listing.json", "metadata/torch-cpu.json")."""
+        try:
+            return (self.folder / commit / name).read_bytes()
+        except OSError:
+            return None
+
+    def keep_note(self, commit: str, name: str, data: bytes) -> None:
+        """Keep bytes for `note`; on a disk that cannot be written nothing is kept."""
+        try:
+            write_whole(self.folder / commit / name, data)
+        except OSError as error:
+            logger.debug("%s of %s@%s is not kept: %s", name, self.repo_id, commit, error)
+
+    def find(self, commit: str, variant: str) -> Stored | None:
+        """The copy of a variant, or None if it is not there whole."""
+        folder = self.folder / commit / "build" / variant
+        data = self.note(commit, f"receipts/{variant}.json")
+        receipt = _parse_receipt(data, commit, variant) if data is not None else None
+        if receipt is None or not folder.is_dir():
+            return None
+        return Stored(folder=folder, receipt=receipt)
+
+    @contextlib.contextmanager
+    def incoming(self, commit: str, variant: str, needed: int, *, shared: bool) -> Iterator[Path]:
+        """A private folder to download into.
+
+        With `shared` (the caller holds the commit's lock) it has a lasting name, so that what a
+        process left when it died is continued by the next.
+
+        Raises:
+            StoreError: it cannot be made, or the disk has less than `needed` bytes free.
+        """
+        folder = self.folder / "incoming" / f"{commit[:16]}-{variant}"
+        folder = folder if shared else sibling(folder)
+        with translated(folder, needed):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._clean(folder)
+        self._check_space(folder, needed)
+        try:
+            yield folder
+        finally:
+            if not shared:
+                discard(folder)
+
+    def _check_space(self, folder: Path, needed: int) -> None:
+        free = free_bytes(folder)
+        if free is not None and free < needed:
+            raise StoreError(
+                f"the disk of {folder} has {free} bytes free, and {needed} bytes are needed there",
+                hint="free some space, or set KERNELHUB_CACHE to a folder on another disk",
+            )
+
+    def install(self, staged: Path, receipt: Receipt) -> Stored:
+        """Put a downloaded and verified folder into its place, whole.
+
+        Raises:
+            StoreError: the disk failed; what was there before is then still there, or nothing is.
+        """
+        place = self.folder / receipt.commit / "build" / receipt.variant
+        name = f"receipts/{receipt.variant}.json"
+        with translated(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if place.exists():
+                self._throw_away(place)
+            for folder in {staged, *(p for p in staged.rglob("*") if p.is_dir())}:
+                sync_folder(folder)
+            write_whole(self.folder / receipt.commit / name, _render_receipt(receipt))
+            try:
+                staged.rename(place)
+            except OSError as error:
+                other = self.find(receipt.commit, receipt.variant)
+                if other is None:
+                    raise store_error(error, place) from error
+                discard(staged)  # another process, without the lock, was first
+            sync_folder(place.parent)
+        return Stored(folder=place, receipt=receipt)
+
+    def _throw_away(self, place: Path) -> None:
+        """Take a folder out of sight in one step, then remove it; readers keep what they opened."""
+        trash = sibling(self.folder / "incoming" / "trash")
+        trash.parent.mkdir(parents=True, exist_ok=True)
+        place.rename(trash)
+        discard(trash)
+
+    def _clean(self, keep: Path) -> None:
+        """Remove what processes left here that died long ago."""
+        oldest = time.time() - _LEFTOVER_AGE
+        for path in keep.parent.iterdir():
+            with contextlib.suppress(OSError):  # somebody else was quicker
+                if path != keep and path.stat().st_mtime < oldest:
+                    discard(path)
+
+
+def _wait_for(
+    path: Path, wait: float, progress: Callable[[], object] | None, stack: contextlib.ExitStack
+) -> bool:
+    """Enter the lock at `path` into `stack`, unless it takes too long."""
+    began = time.monotonic()
+    patience = wait if progress is None else min(_PATIENCE, wait / 2)
+    before = progress() if progress is not None else None
+    while not _entered(path, patience, stack):
+        waited = time.monotonic() - began
+        now = progress() if progress is not None else None
+        if now == before or waited >= wait:
+            logger.warning("%s: held for %.0f s by another process; going on", path, waited)
+            return False
+        before = now
+    return True
+
+
+def _entered(path: Path, wait: float, stack: contextlib.ExitStack) -> bool:
+    try:
+        stack.enter_context(filelock.FileLock(path, timeout=wait))
+    except filelock.Timeout:
+        return False
+    return True
+
+
+def _render_receipt(receipt: Receipt) -> bytes:
+    files = {path: [i.algorithm, i.value] for path, i in sorted(receipt.files.items())}
+    value = {
+        "schema": RECEIPT_SCHEMA,
+        "repo_id": receipt.repo_id,
+        "size": receipt.size,
+        "installed": receipt.installed,
+        "files": files,
+    }
+    return json.dumps(value, indent=1).encode()
+
+
+def _parse_receipt(data: bytes, commit: str, variant: str) -> Receipt | None:
+    try:
+        value: Any = json.loads(data)
+        if value["schema"] != RECEIPT_SCHEMA:
+            return None
+        return Receipt(
+            repo_id=str(value["repo_id"]),
+            commit=commit,
+            variant=variant,
+            files={str(p): FileId(str(a), str(v)) for p, (a, v) in value["files"].items()},
+            size=int(value["size"]),
+            installed=float(value["installed"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
