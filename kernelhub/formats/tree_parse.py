@@ -42,13 +42,15 @@ _DEVICE = tuple(DeviceFacts.__dataclass_fields__)
 _MAX_BRACKETS = 3
 _OWN = {"def", "if", "elif", "else", "return", "in", "True", "False", "None"}
 _FOREIGN = frozenset(keyword.kwlist) - _OWN
+# What `ascii` writes; another one would make Python warn.
+_ESCAPE = r"""\\(?:["'\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"""
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+|\n)|(?P<comment>\#[^\n]*)
     |(?P<doc>\"\"\"[^"\\]*\"\"\")
-    |(?<!\w)(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?<!\w)(?P<string>"(?:[^"\\\n]|ESCAPE)*"|'(?:[^'\\\n]|ESCAPE)*')
     |(?P<number>(?:\d[\d.]*(?:e[+-]?\d+)?)(?![\w.]))
     |(?P<name>[A-Za-z_]\w*)
-    |(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<operator><=|[=*:,-])""",
+    |(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<operator><=|[=*:,-])""".replace("ESCAPE", _ESCAPE),
     re.VERBOSE | re.ASCII,
 )
 

@@ -197,6 +197,7 @@ def test_an_edited_tree_is_refused_or_is_still_a_tree(data) -> None:
         ("sha256:0", "md5:0", 19, "64 hexadecimal"),
         ("132", "-1", 8, "at least 0"),
         ('"sm_count": 132,', "", 1, "DEVICE must have"),
+        ('attention.fwd"\nDEVICE', 'att\\yon"\nDEVICE', 7, "does not belong"),
         ("def choose", "@M\ndef choose", 31, "'@' does not belong"),
         ("def choose", "x = 1\ndef choose", 31, "no field"),
     ],
