@@ -1,6 +1,6 @@
 """How good is the configuration that each way of choosing picks, on shapes it has not seen?
 
-    python -m benchmarks.selection [--json] [FILE ...]
+    python -m benchmarks.selection [FILE ...] [--json [FILE]]
 
 Reads measured matrices (the examples' and `benchmarks/results/matrices/`), fits every method on the
 points that are not held out, with at most 8 configurations, and scores it on the held-out points:
@@ -14,13 +14,13 @@ import argparse
 import contextlib
 import importlib.metadata
 import io
-import json
 import logging
 import math
-import platform
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks._figures import Figure, environment, report
 from benchmarks.peers import helion_heuristic
 from benchmarks.subjects import MATRICES, ROOT
 from kernel_builder.tuning.build import newest_context
@@ -97,70 +97,65 @@ def score(matrix: Matrix, method: Callable[[Matrix], Choose]) -> Scores:
         return evaluate(method(training), held_out)
 
 
-def figures(name: str, matrix: Matrix, methods: list[str]) -> list[dict[str, object]]:
+def figures(name: str, matrix: Matrix, methods: list[str]) -> list[Figure]:
     """Rows of the table for one kernel: ours with targets, then each peer."""
-    scored = {method: score(matrix, METHODS[method]) for method in methods}
-    rows: list[dict[str, object]] = []
-    for method, scores in scored.items():
+    rows: list[Figure] = []
+    for method in methods:
+        scores = score(matrix, METHODS[method])
         finite = [s.slowdown for s in scores.known if s.slowdown and math.isfinite(s.slowdown)]
         failing = len(scores.scores) - len(finite)
         ours = method == OURS
+        note = f"{len(scores.scores)} held-out points of {len(matrix.points)}"
         for what, value, target in (
             ("geomean", geomean(finite), GEOMEAN_TARGET),
             ("worst", max(finite, default=math.nan), WORST_TARGET),
+            ("failing or unmeasured choices", float(failing), 0.0),
         ):
             rows.append(
-                {
-                    "name": f"selection {what}: {name}",
-                    "value": round(value, 4),
-                    "unit": "slowdown",
-                    "target": target if ours else None,
-                    "met": value <= target and not failing if ours else None,
-                    "peer": None if ours else method,
-                    "note": f"{len(scores.scores)} held-out points of {len(matrix.points)}"
-                    + (
-                        f", {failing} chosen configurations fail or were not measured"
-                        * bool(failing)
-                    ),
-                }
+                Figure(
+                    name=f"{name} {what}: {method}",
+                    value=round(value, 4),
+                    unit="points" if what.startswith("failing") else "x of the best",
+                    target=target if ours else None,
+                    peer=None if ours else method,
+                    note=note,
+                )
             )
     return rows
+
+
+def table(rows: dict[str, list[Figure]], methods: list[str]) -> None:
+    """One line for each kernel: geometric mean / worst, and failures where there are any."""
+    print(f"{'held-out slowdown, geomean / worst':56}", *(f"{m:>22}" for m in methods))
+    for name, figures_of in rows.items():
+        cells = []
+        for index in range(len(methods)):
+            mean, worst, failing = (f.value for f in figures_of[3 * index : 3 * index + 3])
+            fails = f" ({failing:.0f} fail)" if failing else ""
+            cells.append(f"{mean:.3f} / {worst:.3f}{fails}")
+        print(f"{name:56}", *(f"{cell:>22}" for cell in cells))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score ways to choose configurations.")
     parser.add_argument("files", nargs="*", type=Path, help="measurement files; default: all")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     paths = options.files or sorted(
         [*MATRICES.glob("*.jsonl"), *ROOT.glob("examples/*/tuning/measurements/*.jsonl")],
         key=lambda p: p.name,
     )
+    if not paths:
+        sys.exit("nothing is measured yet: sh benchmarks/gpu/run_tuning.sh on a machine with a GPU")
     methods = [m for m in METHODS if not m.startswith("helion") or helion_heuristic.available()]
-    rows: list[dict[str, object]] = []
-    if not options.json:
-        print(f"{'held-out slowdown, geomean / worst':50}", *(f"{m:>22}" for m in methods))
-    for name, matrix in matrices(paths).items():
-        mine = figures(name, matrix, methods)
-        rows += mine
-        if not options.json:
-            cells = [
-                f"{mine[2 * i]['value']:.3f} / {mine[2 * i + 1]['value']:.3f}"
-                for i in range(len(methods))
-            ]
-            print(f"{name:50}", *(f"{cell:>22}" for cell in cells), flush=True)
-    if options.json:
-        environment = {"python": platform.python_version(), "machine": platform.machine()}
-        for package in ("helion", "scikit-learn"):
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                environment[package] = importlib.metadata.version(package)
-        report = {
-            "figures": rows,
-            "environment": environment,
-            "command": "python -m benchmarks.selection --json",
-        }
-        print(json.dumps(report, indent=2))
+    rows = {name: figures(name, matrix, methods) for name, matrix in matrices(paths).items()}
+    if options.json is None:
+        table(rows, methods)
+        return
+    every = [figure for figures_of in rows.values() for figure in figures_of]
+    peers = {p: importlib.metadata.version(p) for p in ("helion",) if len(methods) == len(METHODS)}
+    report(every, to=options.json, environment=environment(**peers))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Wall time to tune some shapes: `kernel-builder tune` against `triton.autotune`, same run.
 
-    python -m benchmarks.tuning_time [--subject rms-norm] [--cases 6] [--json]
+    python -m benchmarks.tuning_time [--subject rms-norm] [--cases 6] [--json [FILE]]
 
 Both get the same cases, the same configurations and an empty Triton cache, each in a process of
 its own, started here and timed to its end. Then, on our measurements, what each chose per launch
@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks._figures import Figure, environment, report
 from benchmarks.subjects import NAMES, subject
 from kernel_builder.tuning import machine
 from kernel_builder.tuning.build import build_tree, newest_context
@@ -153,7 +154,8 @@ def _time(matrix: Matrix, point: Point, config: dict[str, Any]) -> float | None:
     return None
 
 
-def run(name: str, cases: int, limit: float) -> dict[str, Any]:
+def run(name: str, cases: int, limit: float) -> tuple[list[Figure], dict[str, list[float]]]:
+    """The figures and their raw samples."""
     if not machine.gpu_count():
         raise TuningError("this benchmark needs a GPU")
     with tempfile.TemporaryDirectory() as text:
@@ -164,36 +166,29 @@ def run(name: str, cases: int, limit: float) -> dict[str, Any]:
         print(f"kernelhub: {ours:.1f} s", file=sys.stderr, flush=True)
         theirs, output = timed("--part", "theirs", *common, limit=limit)
         print(f"triton.autotune: {theirs:.1f} s", file=sys.stderr, flush=True)
-        choices = json.loads(output.splitlines()[-1])
-        ratios, over_best = quality(folder, choices)
-    speed = theirs / ours
-    note = f"{name}, {cases} cases, every process from start to end, empty Triton cache"
-    return {
-        "figures": [
-            {
-                "name": f"tuning time ratio: {name}",
-                "value": round(speed, 2),
-                "unit": "x less wall time",
-                "target": SPEED_TARGET,
-                "met": speed >= SPEED_TARGET,
-                "peer": "triton.autotune",
-                "note": f"{note}; {ours:.1f} s against {theirs:.1f} s",
-            },
-            {
-                "name": f"tuning quality: {name}",
-                "value": round(geomean(ratios), 4),
-                "unit": "time of our tree's choice / of triton.autotune's",
-                "target": QUALITY_TARGET,
-                "met": geomean(ratios) <= QUALITY_TARGET,
-                "peer": "triton.autotune",
-                "note": f"{len(ratios)} launches, worst {max(ratios):.3f}; triton.autotune's own "
-                f"choice is {geomean(over_best):.4f}x of the best measured",
-            },
-        ],
-        "samples": {"ours_s": ours, "theirs_s": theirs, "ratios": ratios},
-        "environment": {"python": sys.version.split()[0]},
-        "command": f"python -m benchmarks.tuning_time --subject {name} --cases {cases} --json",
-    }
+        ratios, over_best = quality(folder, json.loads(output.splitlines()[-1]))
+    note = f"{cases} cases, every process from start to end, empty Triton cache"
+    found = [
+        Figure(
+            name=f"tuning time: {name}",
+            value=round(theirs / ours, 2),
+            unit="x less wall time",
+            target=SPEED_TARGET,
+            at_least=True,
+            peer="triton.autotune",
+            note=f"{note}; {ours:.1f} s against {theirs:.1f} s",
+        ),
+        Figure(
+            name=f"tuning quality: {name}",
+            value=round(geomean(ratios), 4),
+            unit="x of the time of triton.autotune's choice",
+            target=QUALITY_TARGET,
+            peer="triton.autotune",
+            note=f"{len(ratios)} launches, worst {max(ratios):.3f}; triton.autotune's own choice "
+            f"takes {geomean(over_best):.4f}x of the best measured",
+        ),
+    ]
+    return found, {"ours_s": [ours], "theirs_s": [theirs], "ratios": ratios}
 
 
 def main() -> None:
@@ -201,7 +196,7 @@ def main() -> None:
     parser.add_argument("--subject", choices=sorted(NAMES), default="rms-norm")
     parser.add_argument("--cases", type=int, default=6)
     parser.add_argument("--limit", type=float, default=300, help="seconds for each side")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
     parser.add_argument("--part", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--workloads", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -211,12 +206,8 @@ def main() -> None:
     elif options.part == "theirs":
         print(json.dumps(tune_theirs(options.subject, options.workloads)))
     else:
-        report = run(options.subject, options.cases, options.limit)
-        if options.json:
-            print(json.dumps(report, indent=2))
-        else:
-            for figure in report["figures"]:
-                print(f"{figure['name']:36} {figure['value']} {figure['unit']}; {figure['note']}")
+        found, samples = run(options.subject, options.cases, options.limit)
+        report(found, to=options.json, environment=environment(), samples=samples)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Measure all subjects on a GPU, then the tuning-time benchmark; every step has a hard time limit,
 # and what is measured already is not measured again.
 #
-#   OUT=folder [WHEELS=folder] [STEPS="rms-norm softmax ..."] sh benchmarks/gpu/run_tuning.sh
+#   OUT=folder [WHEELS=folder] [STEPS="rms-norm ..."] [DEVICE=slug] sh benchmarks/gpu/run_tuning.sh
 #
 # Results stay in the tree and are packed after every step into $OUT/tuning.tar.gz, whose paths are
 # relative to the repository's root. WHEELS names a folder of wheels to install into a temporary
@@ -40,12 +40,10 @@ for step in $STEPS; do
     matmul) measure matmul 45 70 ;;
     time)
         echo "== tuning time"
-        timeout -k 5 105 python3 -m benchmarks.tuning_time --cases 4 --limit 95 --json \
-            >benchmarks/results/tuning_time.json.part &&
-            mv benchmarks/results/tuning_time.json.part benchmarks/results/tuning_time.nvidia-h200.json ||
+        timeout -k 5 105 python3 -m benchmarks.tuning_time --cases 4 --limit 95 \
+            --json "benchmarks/results/tuning_time.${DEVICE:-nvidia-h200}.json" ||
             echo "tuning time: ended with $?"
         pack
         ;;
     esac
 done
-rm -f benchmarks/results/*.part

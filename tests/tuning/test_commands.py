@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,6 +154,40 @@ def test_collect_lists_the_launches(project: Path, command: Run) -> None:
         "lists/n=2",
         "lists/n=3",
         "lists/n=4",
+    ]
+
+
+def test_recorded_traffic_is_what_is_tuned_for(project: Path, command: Run, tmp_path: Path) -> None:
+    workloads = project / "tuning/workloads.py"
+    text = workloads.read_text()
+    workloads.write_text(
+        text.replace(
+            "    cases=[",
+            "    launches=lambda launch: {'n': launch.argument('n').value},\n    cases=[",
+        )
+    )
+    script = tmp_path / "application.py"
+    script.write_text(
+        "import sys, kernelhub\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "import toy\n"
+        "from kernelhub.dispatch.finding import find_tunables\n"
+        "find_tunables(toy)\n"
+        "with kernelhub.record(sys.argv[2]):\n"
+        "    for n in (7, 7, 7, 9):\n"
+        "        toy.double(list(range(n)))\n"
+    )
+    record = tmp_path / "launches.jsonl"
+    command_line = [sys.executable, script, project / "torch-ext", record]
+    subprocess.run(command_line, check=True)
+    code, text = command(
+        "tune", str(project), "--phase", "collect", "--from-record", str(record), "--json"
+    )
+    assert code == 0, text
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [(r["case"], r["weight"]) for r in rows if r["event"] == "launch"] == [
+        ("lists/n=7", 3.0),
+        ("lists/n=9", 1.0),
     ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from kernel_builder.tuning.compare import difference, snapshot
 from kernel_builder.tuning.runner import Found, Outcome, Task
+from kernel_builder.tuning.runners.device import DeviceCore
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernel_builder.tuning.site import Site
 from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
@@ -78,6 +81,37 @@ def test_a_default_that_disagrees_with_the_reference_is_not_the_base(project: Pa
     _, outcomes = checked(project_place(project).site)
     assert {o.config["block"]: o.reason for o in outcomes}[3] == "wrong_result"
     assert {o.config["block"]: o.reason for o in outcomes}[1] is None
+
+
+class Marks:
+    def __init__(self) -> None:
+        self.under_way: list[Any] = []
+
+    def begin(self, config: Any) -> None:
+        self.under_way.append(config)
+
+    def end(self, config: Any) -> None:
+        self.under_way.remove(config)
+
+
+def test_candidates_are_captured_once_and_sampled_in_rounds(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    core = DeviceCore(site=project_place(project).site.to_json(), index=None)
+    core._timer = GraphTimer(Device(), "warm")  # the only part that needs a GPU
+    found = core.collect()[0]
+    task = Task(kernel=found.kernel, case=found.case, point=found.point, features=found.features)
+    marks = Marks()
+    core.prepare(task, found.candidates)
+    assert all(
+        o.reason is None for o in core.check(task, found.candidates, None, marks, serial=False)
+    )
+    for rounds in (3, 5):
+        outcomes = list(core.measure(task, found.candidates, rounds, marks))
+        assert [len(o.samples) for o in outcomes] == [rounds] * 3
+    with pytest.raises(TuningError, match="no longer makes a launch"):
+        list(core.check(replace(task, point="another"), found.candidates, None, marks, serial=True))
 
 
 WORKLOADS = """
