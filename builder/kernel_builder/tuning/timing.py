@@ -24,7 +24,8 @@ _MOST_LAUNCHES = 40
 _LEAST_LAUNCHES = 4
 _LONG_MS = 4.0  # a launch of this length is sampled alone
 _WAIT_CYCLES = 200_000  # about 0.1 ms
-_ATTEMPTS = 6
+_LONGEST_WAIT = 64 * _WAIT_CYCLES
+_ATTEMPTS = 30
 _FLUSH_BYTES = 256 << 20  # several times the L2 of any GPU
 
 
@@ -87,8 +88,10 @@ class GraphTimer:
         for _ in range(_ATTEMPTS):
             ms, queued = self._once(timed)
             if queued:
+                # A host that was busy for a moment (compiling ahead) must not slow all that follows.
+                self._wait = max(_WAIT_CYCLES, self._wait * 3 // 4)
                 return ms
-            self._wait = min(self._wait * 2, _WAIT_CYCLES << _ATTEMPTS)
+            self._wait = min(self._wait * 2, _LONGEST_WAIT)
         raise TuningError(
             "the host is too busy to keep the GPU's queue filled, so times would include waiting",
             hint="stop other programs on this machine",

@@ -23,6 +23,8 @@ The decorated function gets the case's parameters and `device` and returns the a
 a tuple, or a dict of keyword arguments. Random numbers are seeded before it runs. Every launch of
 every tunable that `call` makes is tuned. Held-out cases are measured, not fitted.
 
+Workloads are the module's names that do not begin with an underscore.
+
 With `launches=` the workload also understands recorded traffic (`--from-record`): a function of a
 recorded `Launch` that returns the parameters of the case that makes it, or None.
 """
@@ -192,8 +194,12 @@ def load_workloads(path: Path) -> Workloads:
         spec.loader.exec_module(module)
     except Exception as error:
         raise TuningError(f"{path} raised {type(error).__name__}: {error}") from error
-    found = [value for value in vars(module).values() if isinstance(value, Workload)]
-    return checked(path, found)
+    named = {
+        id(value): value
+        for name, value in vars(module).items()
+        if isinstance(value, Workload) and not name.startswith("_")
+    }
+    return checked(path, list(named.values()))
 
 
 def checked(path: Path, found: Sequence[Workload]) -> Workloads:

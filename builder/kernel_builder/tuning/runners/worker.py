@@ -103,6 +103,8 @@ def _end_with_parent(parent: int) -> None:
 def main() -> None:
     """Entry point of the worker."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    # Threads that compile ahead must not keep the one that measures waiting for the interpreter.
+    sys.setswitchinterval(1e-4)
     own = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin, _Answers(own))
