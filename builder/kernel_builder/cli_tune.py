@@ -17,7 +17,7 @@ from kernel_builder.tuning.build import Report
 from kernel_builder.tuning.engine import MeasureOptions
 from kernel_builder.tuning.evidence import summary
 from kernel_builder.tuning.fit import FitOptions
-from kernel_builder.tuning.measure import MeasureRequest, choose_kernels, measure
+from kernel_builder.tuning.measure import Measured, MeasureRequest, choose_kernels, measure
 from kernel_builder.tuning.runner import Found
 from kernel_builder.tuning.tune import Built, Place, build, overlay_place, project_place
 from kernelhub.cli import EXIT_FAULTS
@@ -83,6 +83,7 @@ class JsonReporter(Reporter):
 @click.option("--budget", type=click.FloatRange(min=0), help="Seconds for measuring.")
 @click.option("--l2", type=click.Choice(["warm", "cold"]), help="L2 cache policy. [default: warm]")
 @click.option("--gpus", type=click.IntRange(min=1), help="How many GPUs to use. [default: all]")
+@click.option("--device", help="With --phase build: only this device, such as nvidia-h200.")
 @click.option("--allow-unstable", is_flag=True, help="Measure on a busy GPU; keep noisy results.")
 @click.option("--allow-misses", is_flag=True, help="Write trees that miss the goal, and say so.")
 @click.option("--overlay", is_flag=True, help="PATH is org/kernel==N: write your own overlay.")
@@ -103,6 +104,7 @@ def command(
     budget: float | None,
     l2: str | None,
     gpus: int | None,
+    device: str | None,
     allow_unstable: bool,
     allow_misses: bool,
     overlay: bool,
@@ -124,21 +126,15 @@ def command(
             _print_launches(_collect(place, kernels), as_json)
             return 0
         if phase in ("measure", "all"):
-            if not allow_unstable:
-                machine.refuse_busy_gpus()
             request = MeasureRequest(
                 kernels=kernels,
                 fresh=not resume,
                 allow_unstable=allow_unstable,
                 options=MeasureOptions(budget=budget),
             )
-            with machine.running(machine.device_runners(place.site, gpus, l2 or "warm")) as runners:
-                measured, progress = measure(runners, place.measurements, request, reporter)
-            kernels = tuple(m.context.kernel for m in measured)
-            reporter.say(
-                f"{progress.measured} results measured, {progress.reused} were known"
-                f"{'' if progress.finished else '; the budget ran out, run again to go on'}"
-            )
+            measured = _measure(place, request, gpus, l2 or "warm", reporter)
+            kernels = tuple(item.context.kernel for item in measured)
+            device = measured[0].context.device.slug
             if phase == "measure":
                 return 0
         options = FitOptions(max_configs=max_configs, max_slowdown=max_slowdown)
@@ -146,6 +142,7 @@ def command(
             place,
             options,
             kernels=kernels,
+            device=device,
             sources=None if overlay else _sources(place),
             l2=l2,
             allow_misses=allow_misses,
@@ -155,6 +152,20 @@ def command(
         click.echo(json.dumps(facts(item)) if as_json else text(item))
     missed = any(item.report.misses for item in built)
     return EXIT_FAULTS if missed and not allow_misses else 0
+
+
+def _measure(
+    place: Place, request: MeasureRequest, gpus: int | None, l2: str, reporter: Reporter
+) -> list[Measured]:
+    if not request.allow_unstable:
+        machine.refuse_busy_gpus()
+    with machine.running(machine.device_runners(place.site, gpus, l2)) as runners:
+        measured, progress = measure(runners, place.measurements, request, reporter)
+    reporter.say(
+        f"{progress.measured} results measured, {progress.reused} were known"
+        f"{'' if progress.finished else '; the budget ran out, run again to go on'}"
+    )
+    return measured
 
 
 def facts(item: Built) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernel_builder.tuning.engine import Assignment, Engine, MeasureOptions, Progress
-from kernel_builder.tuning.log import Writer
+from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Matrix, Point
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 

@@ -146,6 +146,14 @@ def test_nothing_measured_no_gpu_and_unknown_kernels_are_said(project: Path, com
     assert "launch scale" in text
 
 
+def test_only_the_device_that_is_named_is_built(measured: Path, command: Run) -> None:
+    code, text = command("tune", str(measured), "--phase", "build", "--device", "nvidia-h100")
+    assert code == EXIT_FAILED
+    assert "holds no measurements on nvidia-h100" in text
+    args = ("--device", "model-132", "--kernel", "scale", "--allow-misses")
+    assert command("tune", str(measured), "--phase", "build", *args)[0] == 0
+
+
 def test_collect_lists_the_launches(project: Path, command: Run) -> None:
     code, text = command("tune", str(project), "--phase", "collect", "--json")
     assert code == 0
@@ -155,6 +163,29 @@ def test_collect_lists_the_launches(project: Path, command: Run) -> None:
         "lists/n=3",
         "lists/n=4",
     ]
+
+
+TRITON_WORKLOADS = """
+import torch
+from softmax import softmax
+from kernel_builder.tuning import Case, workload
+
+
+@workload(call=softmax, cases=[Case(M=2, N=100)])
+def rows(M, N, device):
+    return (torch.randn(M, N, device=device, dtype=torch.bfloat16),)
+"""
+
+
+def test_launches_of_triton_kernels_are_listed_without_a_gpu(tmp_path: Path, command: Run) -> None:
+    pytest.importorskip("triton")
+    file = tmp_path / "workloads.py"
+    file.write_text(TRITON_WORKLOADS)
+    example = Path(__file__).parents[2] / "examples/softmax"
+    code, text = command("tune", str(example), "--phase", "collect", "--workloads", str(file))
+    assert code == 0, text
+    assert "kernels.softmax_forward  rows/M=2 N=100" in text
+    assert "default BLOCK_M=1" in text
 
 
 def test_recorded_traffic_is_what_is_tuned_for(project: Path, command: Run, tmp_path: Path) -> None:

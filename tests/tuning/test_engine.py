@@ -174,7 +174,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from kernel_builder.tuning.engine import Assignment, Engine, MeasureOptions
-from kernel_builder.tuning.log import Writer
+from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.runners.process import ProcessRunner
 from tuning_samples import configs, context, points
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tuning_samples import context
 
-from kernel_builder.tuning.log import Measurements, Writer, summarise
+from kernel_builder.tuning.log import Measurements, summarise
+from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Point
 from kernel_builder.tuning.runner import Outcome
 from kernelhub.errors import FormatError, StoreError, TuningError

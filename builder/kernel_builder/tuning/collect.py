@@ -76,19 +76,23 @@ class OpenSite:
     ) -> tuple[Any, tuple[Any, ...]]:
         """Call a case's public function on fresh inputs while `callback` sees its launches.
 
+        Where the callback names no configuration, the author's default runs, or the first that can.
+
         Returns:
             The function's result, and its arguments as it left them.
 
         Raises:
-            TuningError: the function raises something that is not a configuration's fault.
+            TuningError: the function raises; the cause is chained.
         """
         args, kwargs = workload.arguments(case, self.device)
+
+        def choose(live: LiveLaunch) -> Config | None:
+            return callback(live) or runnable(live)
+
         try:
-            with capture(callback), one_thread(), filled_memory():
+            with capture(choose), one_thread(), filled_memory():
                 result = workload.call(*args, **kwargs)
         except Exception as error:
-            if any(tunable.is_unfit(error) for tunable in self.tunables.values()):
-                raise
             raise TuningError(
                 f"workload case {name} raised {type(error).__name__}: {error}",
                 hint="run the public function on these inputs to see the traceback",
@@ -106,6 +110,21 @@ class OpenSite:
                 f"the reference of workload {workload.name} raised {type(error).__name__} for "
                 f"case {case.name}: {error}"
             ) from error
+
+
+def runnable(live: LiveLaunch) -> Config:
+    """The author's default if it fits this device, else the first configuration that does."""
+    device = live.tunable.device(live.call)
+    for config in (live.default, *live.candidates):
+        try:
+            resources = live.compile(config)
+        except Exception as error:
+            if not live.tunable.is_unfit(error):
+                raise
+            continue
+        if device is None or resources.fits(device):
+            return config
+    return live.default
 
 
 def _package(site: Site) -> ModuleType:

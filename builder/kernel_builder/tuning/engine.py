@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from kernel_builder.tuning.fit.loss import make_rows
 from kernel_builder.tuning.fit.subset import choose, useful_columns
-from kernel_builder.tuning.log import Context, Writer
+from kernel_builder.tuning.log import Context
+from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Cell, Point, config_key
 from kernel_builder.tuning.race import RaceRules, race
 from kernel_builder.tuning.runner import Outcome, Runner, Task

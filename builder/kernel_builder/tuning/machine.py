@@ -56,8 +56,7 @@ def collecting_runner(site: Site) -> ProcessRunner:
     """A runner that can find launches: on a GPU, else on the CPU in Triton's interpreter."""
     if gpu_count():
         return ProcessRunner("device", {"site": site.to_json(), "index": 0})
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    return ProcessRunner("device", {"site": site.to_json(), "index": None}, environment=environment)
+    return ProcessRunner("device", {"site": site.to_json(), "index": None, "interpret": True})
 
 
 def importing_runner(site: Site) -> ProcessRunner:

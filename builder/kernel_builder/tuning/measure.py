@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder.tuning.engine import Assignment, Engine, MeasureOptions, Progress
-from kernel_builder.tuning.log import Context, Measurements, Writer
+from kernel_builder.tuning.log import Context, Measurements
+from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Matrix, Point
 from kernel_builder.tuning.runner import Found, Runner, Station
 from kernel_builder.tuning.site import measurement_file

@@ -88,7 +88,7 @@ class GraphTimer:
         for _ in range(_ATTEMPTS):
             ms, queued = self._once(timed)
             if queued:
-                # A host that was busy for a moment (compiling ahead) must not slow all that follows.
+                # A host that was busy for a moment must not slow down all that follows.
                 self._wait = max(_WAIT_CYCLES, self._wait * 3 // 4)
                 return ms
             self._wait = min(self._wait * 2, _LONGEST_WAIT)

@@ -100,16 +100,18 @@ def build(
     options: FitOptions,
     *,
     kernels: Sequence[str] = (),
+    device: str | None = None,
     sources: Mapping[str, str] | None = None,
     l2: str | None = None,
     allow_misses: bool = False,
     reporter: Reporter = SILENT,
 ) -> list[Built]:
-    """Build every measured kernel (or those named) on every measured device.
+    """Build every measured kernel (or those named) on every measured device (or the one named).
 
     A tree that misses its goal is written only with `allow_misses`; its evidence then says so.
 
     Args:
+        device: slug of the device whose trees are built; those of others are not touched.
         sources: hashes of the kernels as they are now; measurements of others are not used.
             None: they cannot be known.
 
@@ -117,7 +119,7 @@ def build(
         TuningError: nothing was measured, or a kernel has no usable measurement.
         FormatError, StoreError: a measurement file is malformed, or the disk fails.
     """
-    files = _measured(place.measurements, kernels)
+    files = _measured(place.measurements, kernels, device)
     reporter.stage("build", total=len(files), unit="trees")
     built = []
     for path in files:
@@ -135,13 +137,17 @@ def build(
     return built
 
 
-def _measured(folder: Path, kernels: Sequence[str]) -> list[Path]:
-    paths = sorted(folder.glob("*.jsonl"))
-    chosen = [p for p in paths if not kernels or p.stem.rpartition(".")[0] in kernels]
-    missing = sorted(set(kernels) - {p.stem.rpartition(".")[0] for p in paths})
+def _measured(folder: Path, kernels: Sequence[str], device: str | None) -> list[Path]:
+    """The measurement files of some kernels (all if none is named) on some device."""
+    found = {path: path.stem.rpartition(".") for path in sorted(folder.glob("*.jsonl"))}
+    known = {path: kernel for path, (kernel, _, slug) in found.items() if device in (None, slug)}
+    chosen = [path for path, kernel in known.items() if not kernels or kernel in kernels]
+    missing = sorted(set(kernels) - set(known.values()))
     if missing or not chosen:
+        what = f" of {', '.join(missing)}" if missing else ""
+        where = f" on {device}" if device else ""
         raise TuningError(
-            f"{folder} holds no measurements{' of ' + ', '.join(missing) if missing else ''}",
+            f"{folder} holds no measurements{what}{where}",
             hint="measure first, on a machine with the GPU: kernel-builder tune --phase measure",
         )
     return chosen

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -15,12 +12,13 @@ from kernel_builder.tuning.compare import difference, snapshot
 from kernel_builder.tuning.matrix import config_key
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
 from kernel_builder.tuning.runners.core import Marks, Poisoned
+from kernel_builder.tuning.runners.facts import failure_of, tools_of
 from kernel_builder.tuning.site import Site
 from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
 from kernelhub import interpreter
 from kernelhub.dispatch.capturing import LiveLaunch
 from kernelhub.dispatch.device import torch_device
-from kernelhub.errors import KernelHubError, MissingExtra, TuningError
+from kernelhub.errors import MissingExtra, TuningError
 from kernelhub.formats.tree import Config
 
 _BENCHES = 3  # points whose arguments are kept: the last, the one that is measured and the next
@@ -89,7 +87,7 @@ class DeviceCore:
         if facts is None:
             raise no_gpu()
         policy = {"method": GraphTimer.method, "l2": self._l2}
-        return Station(device=facts, tools=_tools(self._torch), policy=policy)
+        return Station(device=facts, tools=tools_of(self._torch), policy=policy)
 
     def collect(self) -> list[Found]:
         return self._site.collect()
@@ -209,7 +207,7 @@ class DeviceCore:
         try:
             resources = bench.live.compile(config)
         except Exception as error:  # noqa: BLE001 - whatever a compiler raises is its verdict
-            return _failure(config, error, "compile_error")
+            return failure_of(config, error, "compile_error")
         finally:
             if marks is not None:
                 marks.end(config)
@@ -230,7 +228,7 @@ class DeviceCore:
             result = self._site.call(bench.task.case, workload, case, choose)
             self._synchronize()
         except Exception as error:  # noqa: BLE001 - a candidate may fail in any way; it is recorded
-            return self._after(_failure(config, error, "fault"))
+            return self._after(failure_of(config, error, "fault"))
         if not bench.base:
             if workload.reference is not None:
                 wrong = difference(
@@ -256,7 +254,7 @@ class DeviceCore:
             bench.timed[key] = self._timer.capture(lambda: bench.live.run(config))
             self._synchronize()
         except Exception as error:  # noqa: BLE001 - see `_verify`
-            return self._after(_failure(config, error, "fault"))
+            return self._after(failure_of(config, error, "fault"))
         return None
 
     def _after(self, outcome: Outcome) -> Outcome:
@@ -297,40 +295,6 @@ def no_gpu() -> TuningError:
     )
 
 
-def _failure(config: Config, error: Exception, otherwise: str) -> Outcome:
-    """What an exception means. A workload's own fault is no verdict on a configuration."""
-    text = str(error).strip() or type(error).__name__
-    name = type(error).__name__
-    cause = type(error.__cause__).__name__ if error.__cause__ is not None else ""
-    if "OutOfResources" in (name, cause) or "RESOURCE_EXHAUSTED" in text:
-        reason = "out_of_resources"
-    elif {"CompilationError", "CompileTimeAssertionFailure", "PTXASError"} & {name, cause}:
-        reason = "compile_error"
-    else:
-        reason = otherwise
-    detail = text if isinstance(error, KernelHubError) else f"{name}: {text}"
-    return Outcome(config=config, reason=reason, detail=detail[:500])
-
-
 def _base_first(configs: Sequence[Config], base: Config) -> list[Config]:
     """The base first: what it computes is what the others are compared with."""
     return sorted(configs, key=lambda c: c != base)
-
-
-def _tools(torch: Any) -> dict[str, str]:
-    tools = {"torch": torch.__version__, "python": platform.python_version()}
-    for name in ("triton", "jax"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            tools[name] = importlib.metadata.version(name)
-    runtime = torch.version.cuda or torch.version.hip
-    return tools if runtime is None else {**tools, "runtime": runtime, "driver": _driver()}
-
-
-def _driver() -> str:
-    """Version of the kernel driver, as far as the vendor's file says."""
-    from pathlib import Path
-
-    for path in ("/sys/module/nvidia/version", "/sys/module/amdgpu/version"):
-        with contextlib.suppress(OSError):
-            return Path(path).read_text().strip()
-    return "unknown"

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
-import subprocess
-import sys
-import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from kernel_builder.tuning.matrix import config_key
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
+from kernel_builder.tuning.runners.child import Child, epitaph
 from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config, DeviceFacts
 
 _log = logging.getLogger(__name__)
-_TAIL = 12  # lines of a dead worker's standard error that are worth showing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,67 +53,6 @@ class _Lost(Exception):
         self.ahead = ahead
 
 
-class _Worker:
-    """One live process and the lines that it sends."""
-
-    def __init__(self, environment: Mapping[str, str] | None) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kernel_builder.tuning.runners.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            env=None if environment is None else dict(environment),
-        )
-        self.tail: deque[str] = deque(maxlen=_TAIL)
-        self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._listen, daemon=True),
-            threading.Thread(target=self._overhear, daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None  # noqa: S101 - asked for above
-        for line in self.process.stdout:
-            self._answers.put(line)
-        self._answers.put(None)
-
-    def _overhear(self) -> None:
-        assert self.process.stderr is not None  # noqa: S101 - asked for above
-        for line in self.process.stderr:
-            self.tail.append(line.rstrip())
-
-    def send(self, request: Mapping[str, Any]) -> None:
-        """Raises BrokenPipeError if the process is gone."""
-        assert self.process.stdin is not None  # noqa: S101 - asked for above
-        self.process.stdin.write(json.dumps(request, separators=(",", ":")) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self, timeout: float) -> dict[str, Any] | None:
-        """The next answer, None if the process ended. Raises queue.Empty after the timeout."""
-        line = self._answers.get(timeout=timeout)
-        if line is None:
-            return None
-        answer = json.loads(line)
-        return answer if isinstance(answer, dict) else None
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for thread in self._threads:
-            thread.join(timeout=5)
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except BrokenPipeError:  # what was still to be written has no reader any more
-                    _log.debug("worker %d was gone before its last request", self.process.pid)
-
-
 class ProcessRunner:
     """A `Runner` whose work is done by a worker process.
 
@@ -141,7 +75,7 @@ class ProcessRunner:
         self._arguments = dict(arguments)
         self._environment = environment
         self._timeouts = timeouts or Timeouts()
-        self._worker: _Worker | None = None
+        self._worker: Child | None = None
         self._station: Station | None = None
         self._passed: set[tuple[str, str]] = set()  # checked by the worker that now lives
         self._bases: dict[str, Config | None] = {}
@@ -298,11 +232,11 @@ class ProcessRunner:
             if not ended:  # whatever it is doing, its further answers must not reach anyone
                 self._forget(worker)
 
-    def _lost(self, worker: _Worker, begun: Iterable[str]) -> _Lost:
-        return _Lost("fault", _epitaph(worker), list(begun), ahead=self._ahead)
+    def _lost(self, worker: Child, begun: Iterable[str]) -> _Lost:
+        return _Lost("fault", epitaph(worker), list(begun), ahead=self._ahead)
 
-    def _start(self) -> _Worker:
-        self._worker = _Worker(self._environment)
+    def _start(self) -> Child:
+        self._worker = Child(self._environment)
         self.restarts += 1
         first = {"core": self._core, "arguments": self._arguments}
         worker = self._worker
@@ -313,19 +247,8 @@ class ProcessRunner:
             raise TuningError(f"a measuring process could not start: {lost.detail}") from lost
         return worker
 
-    def _forget(self, worker: _Worker) -> None:
+    def _forget(self, worker: Child) -> None:
         worker.kill()
         self._worker = None
         self._ahead = False
         self._passed.clear()
-
-
-def _epitaph(worker: _Worker) -> str:
-    """How a worker died, in its own last words."""
-    try:
-        code = worker.process.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        return "the worker closed its output and did not end"
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    last = "; ".join(line for line in worker.tail if line)[-400:]
-    return f"the worker died ({how}){': ' + last if last else ''}"
