@@ -20,6 +20,8 @@ HOMES: dict[str, tuple[str, str, str]] = {
         "command",
         "Publish the build, one commit per branch.",
     ),
+    "tune": ("kernel_builder.cli_tune", "command", "Measure configurations and build trees."),
+    "evaluate": ("kernel_builder.cli_evaluate", "command", "Score the trees that ship."),
     "check": ("kernel_builder.cli_check", "command", "Find every fault, with place and remedy."),
 }
 

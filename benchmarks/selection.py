@@ -1,0 +1,162 @@
+"""How good is the configuration that each way of choosing picks, on shapes it has not seen?
+
+    python -m benchmarks.selection [FILE ...] [--json [FILE]]
+
+Reads measured matrices (the examples' and `benchmarks/results/matrices/`), fits every method on the
+points that are not held out, with at most 8 configurations, and scores it on the held-out points:
+slowdown against the best configuration that was measured there. Needs no GPU; Helion's methods are
+left out where helion is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import io
+import logging
+import math
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks._figures import Figure, environment, report
+from benchmarks.peers import helion_heuristic
+from benchmarks.subjects import MATRICES, ROOT
+from kernel_builder.tuning.build import newest_context
+from kernel_builder.tuning.evaluate import Scores, chooser, evaluate
+from kernel_builder.tuning.fit import FitOptions, fit
+from kernel_builder.tuning.fit.loss import make_rows
+from kernel_builder.tuning.fit.subset import choose, useful_columns
+from kernel_builder.tuning.log import Measurements
+from kernel_builder.tuning.matrix import Matrix, geomean
+from kernel_builder.tuning.search import nearest_points
+from kernelhub.formats.tree import Config, Literal
+
+LIMIT = 8
+GEOMEAN_TARGET = 1.02
+WORST_TARGET = 1.10
+OURS = "kernelhub tree"
+Choose = Callable[[Mapping[str, Literal]], Config]
+
+
+def tree(training: Matrix) -> Choose:
+    """What `kernel-builder tune` ships."""
+    fitted = fit(training, FitOptions(max_configs=LIMIT))
+    return chooser(fitted.root, fitted.configs)
+
+
+def single_best(training: Matrix) -> Choose:
+    """The one configuration that is best for all training points together."""
+    fitted = fit(training, FitOptions(max_configs=1))
+    return chooser(fitted.root, fitted.configs)
+
+
+def nearest_in_log_space(training: Matrix) -> Choose:
+    """The best of the same few configurations on the nearest training point, by log of sizes."""
+    options = FitOptions(max_configs=LIMIT)
+    rows = make_rows(training, options.max_slowdown)
+    columns = choose(rows.loss, useful_columns(rows.loss), LIMIT)
+    configs = [training.configs[c] for c in columns]
+    points = [p for p in training.points if training.best(p) is not None]
+
+    def pick(features: Mapping[str, Literal]) -> Config:
+        near = points[nearest_points(features, [p.features for p in points])[0]]
+        return min(configs, key=lambda c: training.slowdown(near, c) or math.inf)
+
+    return pick
+
+
+def helion(backend: str) -> Callable[[Matrix], Choose]:
+    """Helion's method, as the published kernels used it (threshold 1.01, 8 configurations)."""
+    return lambda training: helion_heuristic.chooser(training, backend, LIMIT, 1.01)
+
+
+METHODS: dict[str, Callable[[Matrix], Choose]] = {
+    OURS: tree,
+    "helion tree": helion("decision_tree"),
+    "helion nearest": helion("nearest_neighbor"),
+    "nearest in log space": nearest_in_log_space,
+    "single best": single_best,
+}
+
+
+def matrices(paths: list[Path]) -> dict[str, Matrix]:
+    """Kernel and device -> the newest measurements of it."""
+    found = {}
+    for path in paths:
+        measurements = Measurements.read(path)
+        context = newest_context(measurements, None)
+        found[path.name.removesuffix(".jsonl")] = measurements.matrix(context)
+    return found
+
+
+def score(matrix: Matrix, method: Callable[[Matrix], Choose]) -> Scores:
+    training, held_out = matrix.split()
+    with contextlib.redirect_stdout(io.StringIO()):  # the peer's generator prints
+        return evaluate(method(training), held_out)
+
+
+def figures(name: str, matrix: Matrix, methods: list[str]) -> list[Figure]:
+    """Rows of the table for one kernel: ours with targets, then each peer."""
+    rows: list[Figure] = []
+    for method in methods:
+        scores = score(matrix, METHODS[method])
+        finite = [s.slowdown for s in scores.known if s.slowdown and math.isfinite(s.slowdown)]
+        failing = len(scores.scores) - len(finite)
+        ours = method == OURS
+        note = f"{len(scores.scores)} held-out points of {len(matrix.points)}"
+        for what, value, target in (
+            ("geomean", geomean(finite), GEOMEAN_TARGET),
+            ("worst", max(finite, default=math.nan), WORST_TARGET),
+            ("failing or unmeasured choices", float(failing), 0.0),
+        ):
+            rows.append(
+                Figure(
+                    name=f"{name} {what}: {method}",
+                    value=round(value, 4),
+                    unit="points" if what.startswith("failing") else "x of the best",
+                    target=target if ours else None,
+                    peer=None if ours else method,
+                    note=note,
+                )
+            )
+    return rows
+
+
+def table(rows: dict[str, list[Figure]], methods: list[str]) -> None:
+    """One line for each kernel: geometric mean / worst, and failures where there are any."""
+    print(f"{'held-out slowdown, geomean / worst':56}", *(f"{m:>22}" for m in methods))
+    for name, figures_of in rows.items():
+        cells = []
+        for index in range(len(methods)):
+            mean, worst, failing = (f.value for f in figures_of[3 * index : 3 * index + 3])
+            fails = f" ({failing:.0f} fail)" if failing else ""
+            cells.append(f"{mean:.3f} / {worst:.3f}{fails}")
+        print(f"{name:56}", *(f"{cell:>22}" for cell in cells))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Score ways to choose configurations.")
+    parser.add_argument("files", nargs="*", type=Path, help="measurement files; default: all")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    paths = options.files or sorted(
+        [*MATRICES.glob("*.jsonl"), *ROOT.glob("examples/*/tuning/measurements/*.jsonl")],
+        key=lambda p: p.name,
+    )
+    if not paths:
+        sys.exit("nothing is measured yet: sh benchmarks/gpu/run_tuning.sh on a machine with a GPU")
+    methods = [m for m in METHODS if not m.startswith("helion") or helion_heuristic.available()]
+    rows = {name: figures(name, matrix, methods) for name, matrix in matrices(paths).items()}
+    if options.json is None:
+        table(rows, methods)
+        return
+    every = [figure for figures_of in rows.values() for figure in figures_of]
+    peers = {p: importlib.metadata.version(p) for p in ("helion",) if len(methods) == len(METHODS)}
+    report(every, to=options.json, environment=environment(**peers))
+
+
+if __name__ == "__main__":
+    main()

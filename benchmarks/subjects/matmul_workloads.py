@@ -1,0 +1,29 @@
+"""Shapes of linear layers: a decoded token, a small batch, a prompt; common layer sizes."""
+
+import torch
+
+from benchmarks.subjects.matmul import matmul
+from kernel_builder.tuning import Case, workload
+
+_LAYERS = ((4096, 4096), (11008, 4096), (4096, 11008), (1024, 8192))
+_FITTED = [(m, n, k) for m in (16, 128, 512, 1024, 2048, 4096) for n, k in _LAYERS]
+_HELD_OUT = [
+    (1, 4096, 4096), (32, 5120, 5120), (64, 4096, 4096), (64, 13824, 5120),
+    (256, 4096, 4096), (256, 8192, 1024), (384, 6144, 4096), (768, 5120, 5120),
+    (1536, 4096, 4096), (3000, 4096, 4096), (3072, 2048, 8192), (8192, 4096, 4096),
+]  # fmt: skip
+
+
+@workload(
+    call=matmul,
+    reference=lambda a, b: a.float() @ b.float(),
+    tolerance=2e-2,
+    cases=[
+        *(Case(M=m, N=n, K=k) for m, n, k in _FITTED),
+        *(Case(M=m, N=n, K=k, held_out=True) for m, n, k in _HELD_OUT),
+    ],
+)
+def linear(M, N, K, device):
+    """a (M, K) and b (K, N) in bfloat16."""
+    a = torch.randn(M, K, device=device, dtype=torch.bfloat16)
+    return a, torch.randn(K, N, device=device, dtype=torch.bfloat16)

@@ -1,0 +1,256 @@
+"""`kernel-builder tune`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernel_builder.cli_progress import reporting
+from kernel_builder.tuning import machine
+from kernel_builder.tuning.build import Report
+from kernel_builder.tuning.engine import MeasureOptions
+from kernel_builder.tuning.evidence import summary
+from kernel_builder.tuning.fit import FitOptions
+from kernel_builder.tuning.measure import Measured, MeasureRequest, choose_kernels, measure
+from kernel_builder.tuning.runner import Found
+from kernel_builder.tuning.tune import Built, Place, build, overlay_place, project_place
+from kernelhub.cli import EXIT_FAULTS
+from kernelhub.formats.tree_render import config_text
+from kernelhub.reporter import Reporter
+
+_EXISTING = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+class JsonReporter(Reporter):
+    """One JSON object a line on stdout, for CI."""
+
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> None:
+        self.event("stage", name=name, total=total, unit=unit)
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self.event("advance", amount=amount, note=note)
+
+    def done(self, note: str = "") -> None:
+        self.event("done", note=note)
+
+    def say(self, text: str) -> None:
+        self.event("say", text=text)
+
+    def event(self, kind: str, **facts: object) -> None:
+        click.echo(json.dumps({"event": kind, **facts}))
+        sys.stdout.flush()
+
+
+@click.command("tune")
+@click.argument("path", default=".")
+@click.option(
+    "--phase",
+    type=click.Choice(["collect", "measure", "build", "all"]),
+    default="all",
+    show_default=True,
+    help="collect: list the launches. measure: time configurations. build: fit trees, no GPU.",
+)
+@click.option("--kernel", "kernels", multiple=True, help="Only this tunable; may be repeated.")
+@click.option(
+    "--resume/--fresh",
+    default=True,
+    show_default=True,
+    help="Go on from what is measured, or measure all of it again.",
+)
+@click.option("--from-record", "record", type=_EXISTING, help="Tune for recorded launches.")
+@click.option("--workloads", type=_EXISTING, help="A workload file in place of the project's.")
+@click.option(
+    "--max-slowdown",
+    type=click.FloatRange(min=1.0),
+    default=1.05,
+    show_default=True,
+    help="Goal: no measured point is slower than the best known by more than this factor, and "
+    "neither is the geometric mean in leave-one-shape-out.",
+)
+@click.option(
+    "--max-configs",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="Most configurations in a tree.",
+)
+@click.option("--budget", type=click.FloatRange(min=0), help="Seconds for measuring.")
+@click.option("--l2", type=click.Choice(["warm", "cold"]), help="L2 cache policy. [default: warm]")
+@click.option("--gpus", type=click.IntRange(min=1), help="How many GPUs to use. [default: all]")
+@click.option("--device", help="With --phase build: only this device, such as nvidia-h200.")
+@click.option("--allow-unstable", is_flag=True, help="Measure on a busy GPU; keep noisy results.")
+@click.option("--allow-misses", is_flag=True, help="Write trees that miss the goal, and say so.")
+@click.option("--overlay", is_flag=True, help="PATH is org/kernel==N: write your own overlay.")
+@click.option(
+    "--trust-remote-code", is_flag=True, help="With --overlay: run this publisher's code."
+)
+@click.option("--framework", type=click.Choice(["torch", "jax"]), help="Which package to tune.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def command(
+    path: str,
+    phase: str,
+    kernels: tuple[str, ...],
+    resume: bool,
+    record: Path | None,
+    workloads: Path | None,
+    max_slowdown: float,
+    max_configs: int,
+    budget: float | None,
+    l2: str | None,
+    gpus: int | None,
+    device: str | None,
+    allow_unstable: bool,
+    allow_misses: bool,
+    overlay: bool,
+    trust_remote_code: bool,
+    framework: str | None,
+    as_json: bool,
+) -> int:
+    """Measure the kernels of the project in PATH and build their decision trees.
+
+    Results are kept in tuning/measurements as they arrive: a run that was stopped goes on where it
+    was. Exit code 3: a tree misses its goal; it is not written unless --allow-misses is given.
+    """
+    if overlay:
+        place = overlay_place(path, workloads=workloads, record=record, trust=trust_remote_code)
+    else:
+        place = project_place(Path(path), framework, workloads=workloads, record=record)
+    with _reporting(as_json) as reporter:
+        if phase == "collect":
+            _print_launches(_collect(place, kernels), as_json)
+            return 0
+        if phase in ("measure", "all"):
+            request = MeasureRequest(
+                kernels=kernels,
+                fresh=not resume,
+                allow_unstable=allow_unstable,
+                options=MeasureOptions(budget=budget),
+            )
+            measured = _measure(place, request, gpus, l2 or "warm", reporter)
+            kernels = tuple(item.context.kernel for item in measured)
+            device = measured[0].context.device.slug
+            if phase == "measure":
+                return 0
+        options = FitOptions(max_configs=max_configs, max_slowdown=max_slowdown)
+        built = build(
+            place,
+            options,
+            kernels=kernels,
+            device=device,
+            sources=None if overlay else _sources(place),
+            l2=l2,
+            allow_misses=allow_misses,
+            reporter=reporter,
+        )
+    for item in built:
+        click.echo(json.dumps(facts(item)) if as_json else text(item))
+    missed = any(item.report.misses for item in built)
+    return EXIT_FAULTS if missed and not allow_misses else 0
+
+
+def _measure(
+    place: Place, request: MeasureRequest, gpus: int | None, l2: str, reporter: Reporter
+) -> list[Measured]:
+    if not request.allow_unstable:
+        machine.refuse_busy_gpus()
+    with machine.running(machine.device_runners(place.site, gpus, l2)) as runners:
+        measured, progress = measure(runners, place.measurements, request, reporter)
+    reporter.say(
+        f"{progress.measured} results measured, {progress.reused} were known"
+        f"{'' if progress.finished else '; the budget ran out, run again to go on'}"
+    )
+    return measured
+
+
+def facts(item: Built) -> dict[str, Any]:
+    """One built tree as JSON."""
+    return {**report_facts(item.report), "files": [str(file) for file in item.files]}
+
+
+def report_facts(report: Report) -> dict[str, Any]:
+    """How good one tree is, as JSON."""
+    return {
+        "event": "tree",
+        "kernel": report.tree.kernel,
+        "device": report.tree.device.name,
+        "configs": len(report.tree.configs),
+        "fitted": summary(report.fitted),
+        "held_out": summary(report.held_out),
+        "leave_one_shape_out": summary(report.left_out),
+        "single_best": summary(report.single),
+        "misses": [{"where": m.where, "text": m.text} for m in report.misses],
+    }
+
+
+def text(item: Built) -> str:
+    """One built tree for people."""
+    lines = [report_text(item.report), *(f"  wrote {file}" for file in item.files)]
+    if not item.files:
+        lines.append("  not written; see --max-slowdown, --max-configs and --allow-misses")
+    return "\n".join(lines)
+
+
+def report_text(report: Report) -> str:
+    """How good one tree is, for people."""
+    lines = [
+        f"{report.tree.kernel} on {report.tree.device.name}: {len(report.tree.configs)} configs"
+    ]
+    for name, scores in (
+        ("fitted", report.fitted),
+        ("held out", report.held_out),
+        ("leave one shape out", report.left_out),
+        ("best single config", report.single),
+    ):
+        if scores.scores:
+            lines.append(
+                f"  {name:20} {len(scores.scores):4} points  geomean {scores.geomean:.3f}x  "
+                f"worst {scores.worst:.3f}x"
+            )
+    lines += [f"  MISSED {miss.where}: {miss.text}" for miss in report.misses]
+    return "\n".join(lines)
+
+
+@contextmanager
+def _reporting(as_json: bool) -> Iterator[Reporter]:
+    if as_json:
+        yield JsonReporter()
+    else:
+        with reporting() as reporter:
+            yield reporter
+
+
+def _collect(place: Place, kernels: tuple[str, ...]) -> list[Found]:
+    with machine.running([machine.collecting_runner(place.site)]) as (runner,):
+        return choose_kernels(runner.collect(), kernels)
+
+
+def _sources(place: Place) -> dict[str, str]:
+    with machine.running([machine.importing_runner(place.site)]) as (runner,):
+        return runner.sources()
+
+
+def _print_launches(found: list[Found], as_json: bool) -> None:
+    for item in found:
+        if as_json:
+            row = {
+                "event": "launch",
+                "kernel": item.kernel,
+                "case": item.case,
+                "weight": item.weight,
+                "held_out": item.held_out,
+                "features": dict(item.features),
+                "candidates": len(item.candidates),
+            }
+            click.echo(json.dumps(row))
+        else:
+            held = "  held out" if item.held_out else ""
+            click.echo(
+                f"{item.kernel}  {item.case}  {len(item.candidates)} candidates, "
+                f"default {config_text(item.candidates[0])}{held}"
+            )

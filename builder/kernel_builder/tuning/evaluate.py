@@ -1,0 +1,119 @@
+"""How good is a tree? Its own choices on measured points, against the best known there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernel_builder.tuning.fit import Complexity, FitOptions, fit
+from kernel_builder.tuning.matrix import Cell, Matrix, Point, geomean
+from kernelhub.formats.tree import Config, Leaf, Literal, Node
+from kernelhub.formats.tree_compile import holds
+
+Choose = Callable[[Mapping[str, Literal]], Config]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """The choice on one point.
+
+    Attributes:
+        point: where.
+        config: what was chosen.
+        slowdown: against the best known; inf where the choice fails, None where it was not measured
+            or where nothing at all works.
+        error: standard error of the slowdown, from those of the two times.
+    """
+
+    point: Point
+    config: Config
+    slowdown: float | None
+    error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """The choices on a set of points."""
+
+    scores: tuple[Score, ...]
+
+    @property
+    def known(self) -> list[Score]:
+        """Those that can be compared."""
+        return [s for s in self.scores if s.slowdown is not None]
+
+    @property
+    def geomean(self) -> float:
+        """Weighted geometric mean of the slowdowns: what the average user pays."""
+        known = self.known
+        return geomean([s.slowdown or 1.0 for s in known], [s.point.weight for s in known])
+
+    @property
+    def worst(self) -> float:
+        """The largest slowdown: what the unluckiest point pays."""
+        return max((s.slowdown or 1.0 for s in self.known), default=math.nan)
+
+    @property
+    def unmeasured(self) -> list[Score]:
+        """Points whose choice has no measurement; they speak neither for nor against the tree."""
+        return [s for s in self.scores if s.slowdown is None]
+
+    def above(self, limit: float) -> list[Score]:
+        """Points that are over the limit by more than two standard errors, the worst first."""
+        missed = [s for s in self.known if (s.slowdown or 1.0) - 2 * s.error > limit]
+        return sorted(missed, key=lambda s: -(s.slowdown or 1.0))
+
+
+def chooser(root: Node, configs: Sequence[Config]) -> Choose:
+    """The first configuration that a tree ranks."""
+
+    def choose(features: Mapping[str, Literal]) -> Config:
+        node = root
+        while not isinstance(node, Leaf):
+            node = node.yes if holds(node.test, features) else node.no
+        return configs[node.ranking[0]]
+
+    return choose
+
+
+def evaluate(choose: Choose, matrix: Matrix) -> Scores:
+    """Score a way to choose on every point of a matrix.
+
+    A point on which no configuration works at all has no slowdown and counts as unmeasured.
+    """
+    scores = []
+    for point in matrix.points:
+        config = choose(point.features)
+        worked = matrix.best(point) is not None
+        slowdown = matrix.slowdown(point, config) if worked else None
+        error = _error(matrix.cell(point, config), matrix.best_cell(point))
+        scores.append(Score(point=point, config=config, slowdown=slowdown, error=error))
+    return Scores(scores=tuple(scores))
+
+
+def _error(chosen: Cell | None, best: Cell | None) -> float:
+    if chosen is None or best is None or chosen is best or not chosen.ms or not best.ms:
+        return 0.0
+    return chosen.ms / best.ms * math.hypot(chosen.error / chosen.ms, best.error / best.ms)
+
+
+def leave_one_shape_out(matrix: Matrix, options: FitOptions, complexity: Complexity) -> Scores:
+    """Score every point by a tree that was fitted without it and without its equals.
+
+    The complexity is given: it was chosen by cross-validation before. Points with equal features
+    are left out together.
+    """
+    groups: dict[tuple[tuple[str, Literal], ...], list[Point]] = {}
+    for point in matrix.points:
+        groups.setdefault(tuple(sorted(point.features.items())), []).append(point)
+    scores: list[Score] = []
+    for left_out in groups.values():
+        ids = {p.id for p in left_out}
+        training = matrix.only([p for p in matrix.points if p.id not in ids])
+        if not any(training.best(p) is not None for p in training.points):
+            continue
+        fitted = fit(training, options, complexity=complexity)
+        scored = evaluate(chooser(fitted.root, fitted.configs), matrix.only(left_out))
+        scores += scored.scores
+    return Scores(scores=tuple(scores))

@@ -1,0 +1,183 @@
+"""Grow a tree of splits that lowers the loss, then prune it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelhub.formats.tree import Categorical, Literal, Numeric
+from kernelhub.formats.tree_compile import holds
+
+from .loss import FAILURE, Rows
+from .terms import Term, categorical_tests, numeric_terms, threshold_between
+
+_MOST_DEPTH = 8  # deeper only where a configuration would fail otherwise
+_EPSILON = 1e-9
+_DISCOUNT = 0.05  # a product must gain this share more than a single feature, per further factor
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A subtree over rows. A leaf has no test.
+
+    Attributes:
+        rows: indices of the training rows that end up here.
+        loss: total over these rows of each chosen column, in the order of the columns.
+    """
+
+    rows: tuple[int, ...]
+    loss: tuple[float, ...]
+    test: Numeric | Categorical | None = None
+    yes: Grown | None = None
+    no: Grown | None = None
+
+    def leaves(self) -> Iterator[Grown]:
+        """Left to right."""
+        if self.yes is None or self.no is None:
+            yield self
+        else:
+            yield from self.yes.leaves()
+            yield from self.no.leaves()
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    score: float
+    test: Numeric | Categorical
+    yes: tuple[int, ...]
+    no: tuple[int, ...]
+
+
+class Grower:
+    """Grows trees over the rows of one fit; terms and their values are computed once."""
+
+    def __init__(self, rows: Rows, *, compound: bool) -> None:
+        self._rows = rows
+        self._terms: list[tuple[Term, list[float]]] = [
+            (term, [term.value(f) for f in rows.features])
+            for term in numeric_terms(rows.features, compound)
+        ]
+        self._categorical = categorical_tests(rows.features)
+
+    def grow(self, columns: Sequence[int]) -> Grown:
+        """The full tree that chooses among `columns`."""
+        losses = [tuple(row[c] for c in columns) for row in self._rows.loss]
+        return self._node(tuple(range(len(losses))), losses, 0)
+
+    def _node(
+        self, rows: tuple[int, ...], losses: Sequence[tuple[float, ...]], depth: int
+    ) -> Grown:
+        totals = _sum(losses, rows)
+        here = min(totals)
+        leaf = Grown(rows=rows, loss=totals)
+        reachable = sum(min(losses[r]) for r in rows)
+        fails = here - reachable >= FAILURE / 2  # another choice would work where this one fails
+        if here - reachable <= _EPSILON or (depth >= _MOST_DEPTH and not fails):
+            return leaf
+        split = self._best_split(rows, losses, here, at_any_price=fails)
+        if split is None:
+            return leaf
+        return Grown(
+            rows=rows,
+            loss=totals,
+            test=split.test,
+            yes=self._node(split.yes, losses, depth + 1),
+            no=self._node(split.no, losses, depth + 1),
+        )
+
+    def _best_split(
+        self,
+        rows: tuple[int, ...],
+        losses: Sequence[tuple[float, ...]],
+        here: float,
+        *,
+        at_any_price: bool,
+    ) -> _Split | None:
+        best: _Split | None = None
+        for term, values in self._terms:
+            keep = 1.0 - _DISCOUNT * (term.size - 1)
+            for gain, threshold, below in _numeric_splits(rows, losses, values, here):
+                if best is None or gain * keep > best.score + _EPSILON:
+                    inside = set(below)
+                    others = tuple(r for r in rows if r not in inside)
+                    best = _Split(gain * keep, term.test(threshold), below, others)
+        for test in self._categorical:
+            yes = tuple(r for r in rows if self._rows.features[r][test.feature] in test.values)
+            if not 0 < len(yes) < len(rows):
+                continue
+            inside = set(yes)
+            no = tuple(r for r in rows if r not in inside)
+            gain = here - min(_sum(losses, yes)) - min(_sum(losses, no))
+            if best is None or gain > best.score + _EPSILON:
+                best = _Split(gain, test, yes, no)
+        if best is None or (best.score <= _EPSILON and not at_any_price):
+            return None
+        return best
+
+
+def _numeric_splits(
+    rows: tuple[int, ...], losses: Sequence[tuple[float, ...]], values: Sequence[float], here: float
+) -> Iterator[tuple[float, float, tuple[int, ...]]]:
+    """(gain, threshold, rows below) of the best cut of one term; among equals the widest gap."""
+    order = sorted(rows, key=lambda r: values[r])
+    width = range(len(losses[0]))
+    below = [0.0] * len(width)
+    above = list(_sum(losses, order))
+    best: tuple[float, float, int] | None = None
+    for position, row in enumerate(order[:-1]):
+        for column in width:
+            value = losses[row][column]
+            below[column] += value
+            above[column] -= value
+        low, high = values[row], values[order[position + 1]]
+        if low == high:
+            continue
+        gain = here - min(below) - min(above)
+        gap = high / low if low > 0 else high - low
+        if (
+            best is None
+            or gain > best[0] + _EPSILON
+            or (gain > best[0] - _EPSILON and gap > best[1])
+        ):
+            best = (gain, gap, position)
+    if best is None:
+        return
+    position = best[2]
+    threshold = threshold_between(values[order[position]], values[order[position + 1]])
+    if threshold is not None:
+        yield best[0], threshold, tuple(sorted(order[: position + 1]))
+
+
+def _sum(losses: Sequence[tuple[float, ...]], rows: Sequence[int]) -> tuple[float, ...]:
+    return tuple(map(sum, zip(*(losses[r] for r in rows), strict=True)))
+
+
+def prune(node: Grown, price: float) -> Grown:
+    """Remove splits that lower the loss by less than `price` for each leaf that they add."""
+    return _prune(node, price)[0]
+
+
+def _prune(node: Grown, price: float) -> tuple[Grown, float]:
+    own = min(node.loss) + price
+    if node.yes is None or node.no is None:
+        return node, own
+    yes, yes_cost = _prune(node.yes, price)
+    no, no_cost = _prune(node.no, price)
+    if own <= yes_cost + no_cost + _EPSILON:
+        return Grown(rows=node.rows, loss=node.loss), own
+    return (
+        Grown(rows=node.rows, loss=node.loss, test=node.test, yes=yes, no=no),
+        yes_cost + no_cost,
+    )
+
+
+def leaf_of(node: Grown, features: Mapping[str, Literal]) -> Grown:
+    """The leaf that a point ends up in."""
+    while node.test is not None and node.yes is not None and node.no is not None:
+        node = node.yes if holds(node.test, features) else node.no
+    return node
+
+
+def count(node: Grown) -> int:
+    """Number of leaves."""
+    return sum(1 for _ in node.leaves())

@@ -1,0 +1,85 @@
+"""The numbers that the fit minimises: rows (points) x columns (configurations)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernel_builder.tuning.matrix import Cell, Matrix, Point
+from kernelhub.formats.tree import Literal
+
+FAILURE = 1e6
+"""Loss of one failing cell, whatever its point's weight. It is above any sum of slowdowns, so
+sums of losses compare by the number of failures first and by slowdown second."""
+
+UNKNOWN_SLOWDOWN = 4.0
+"""What a cell that was never measured is taken for: worse than any configuration worth shipping,
+better than one that is known to fail."""
+
+_ABOVE_GOAL = 4.0  # extra charge for each unit of log slowdown above the goal
+_TIE = 2.0  # times that differ by less than this many standard errors are equal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Points with equal features are one row: no tree can tell them apart.
+
+    Attributes:
+        features: one mapping per row.
+        loss: `loss[row][column]`, weighted; weights are scaled to a mean of 1 per point.
+    """
+
+    features: tuple[Mapping[str, Literal], ...]
+    loss: tuple[tuple[float, ...], ...]
+
+    def without(self, left_out: frozenset[int]) -> Rows:
+        """All rows but these."""
+        kept = [i for i in range(len(self.features)) if i not in left_out]
+        return Rows(
+            features=tuple(self.features[i] for i in kept), loss=tuple(self.loss[i] for i in kept)
+        )
+
+
+def make_rows(matrix: Matrix, goal: float) -> Rows:
+    """Losses of every point that has at least one working configuration.
+
+    A point on which nothing works cannot tell configurations apart; `evaluate` reports it.
+    """
+    points = [p for p in matrix.points if matrix.best(p) is not None]
+    if not points:
+        return Rows(features=(), loss=())
+    scale = len(points) / math.fsum(p.weight for p in points)
+    merged: dict[tuple[tuple[str, Literal], ...], list[float]] = {}
+    features: list[Mapping[str, Literal]] = []
+    for point in points:
+        key = tuple(sorted(point.features.items()))
+        if key not in merged:
+            merged[key] = [0.0] * len(matrix.configs)
+            features.append(dict(point.features))
+        row = merged[key]
+        for column, value in enumerate(_losses(matrix, point, goal, point.weight * scale)):
+            row[column] += value
+    return Rows(features=tuple(features), loss=tuple(tuple(row) for row in merged.values()))
+
+
+def _losses(matrix: Matrix, point: Point, goal: float, weight: float) -> Sequence[float]:
+    cells = [matrix.cell(point, config) for config in matrix.configs]
+    fastest = matrix.best_cell(point)
+    assert fastest is not None  # noqa: S101 - points on which nothing works are left out before
+    return [_loss(cell, fastest, goal, weight) for cell in cells]
+
+
+def _loss(cell: Cell | None, fastest: Cell, goal: float, weight: float) -> float:
+    if cell is None:
+        return weight * charge(UNKNOWN_SLOWDOWN, goal)
+    if cell.ms is None or fastest.ms is None or cell.pruned:
+        return FAILURE
+    if cell.ms - fastest.ms <= _TIE * math.hypot(cell.error, fastest.error):
+        return 0.0
+    return weight * charge(max(1.0, cell.ms / fastest.ms), goal)
+
+
+def charge(slowdown: float, goal: float) -> float:
+    """Log slowdown, and more for what is above the goal, so that the worst case counts too."""
+    return math.log(slowdown) + _ABOVE_GOAL * max(0.0, math.log(slowdown / goal))

@@ -1,0 +1,96 @@
+"""How complex may the tree be? Cross-validation over shapes.
+
+Users call a kernel with the shapes that its author named and with others. So a complexity is judged
+by both: the loss on the author's points of the tree that has seen them, and the loss on points that
+were left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .grow import Grower, leaf_of, prune
+from .loss import FAILURE, Rows
+from .shaped import Complexity, FitOptions, grow_shaped, rank_leaves
+
+_CONFIGS = (1, 2, 3, 4, 6, 8, 12, 16)
+_PRICES = (0.01, 0.03, 0.1, 0.3)
+_BLURS = (0.0, 0.3)
+_CLOSE = 0.001  # a simpler tree may be worse by this much log slowdown per point
+_FAILED_OUTSIDE = 3.0  # log slowdown that a failure on a left-out point counts for
+
+
+def select_complexity(rows: Rows, options: FitOptions) -> tuple[Complexity, int]:
+    """The simplest complexity whose loss is about the least.
+
+    Returns:
+        The complexity, and how many were compared.
+    """
+    candidates = _grid(options)
+    if len(rows.features) < 3:
+        return replace(candidates[-1], price=_PRICES[0]), 1
+    totals = dict.fromkeys(candidates, 0.0)
+    everything = list(range(len(rows.features)))
+    for left_out in folds(len(rows.features), options.folds):
+        for complexity, loss in _losses(rows, left_out, left_out, candidates).items():
+            totals[complexity] += loss
+    for complexity, loss in _losses(rows, [], everything, candidates).items():
+        totals[complexity] += loss
+    least = min(totals.values())
+    close = _CLOSE * len(rows.features)
+    good = [complexity for complexity in candidates if totals[complexity] <= least + close]
+    return min(good, key=_complexity), len(candidates)
+
+
+def _complexity(complexity: Complexity) -> tuple[int, bool, float, float]:
+    return (complexity.configs, complexity.compound, -complexity.price, -complexity.blur)
+
+
+def _grid(options: FitOptions) -> list[Complexity]:
+    limits = sorted({k for k in _CONFIGS if k < options.max_configs} | {options.max_configs})
+    return [
+        Complexity(configs=k, compound=compound, price=price, blur=blur)
+        for k, compound, price, blur in itertools.product(limits, (False, True), _PRICES, _BLURS)
+        if k > 1 or (price, compound, blur) == (_PRICES[0], False, 0.0)
+    ]
+
+
+def _losses(
+    rows: Rows, left_out: Sequence[int], judged: Sequence[int], candidates: Sequence[Complexity]
+) -> dict[Complexity, float]:
+    """Total loss on some rows of trees that were grown without those left out."""
+    training = rows.without(frozenset(left_out))
+    growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
+    totals: dict[Complexity, float] = {}
+    for (k, compound), group in itertools.groupby(
+        candidates, key=lambda s: (s.configs, s.compound)
+    ):
+        members = list(group)
+        unpruned = replace(members[0], configs=k, price=0.0)
+        full, columns = grow_shaped(growers[compound], training, unpruned)
+        for complexity in members:
+            tree = prune(full, complexity.price)
+            ranked = rank_leaves(tree, training, columns, complexity.blur)
+            first = (ranked[leaf_of(tree, rows.features[row]).rows][0] for row in judged)
+            totals[complexity] = math.fsum(
+                _bounded(rows.loss[row], column) for row, column in zip(judged, first, strict=True)
+            )
+    return totals
+
+
+def _bounded(loss: Sequence[float], column: int) -> float:
+    """One failure must not drown what all other points say about the complexity."""
+    value = loss[column] - min(loss)
+    return min(value, _FAILED_OUTSIDE) if value < FAILURE / 2 else _FAILED_OUTSIDE
+
+
+def folds(size: int, most: int) -> list[list[int]]:
+    """Indices in at most `most` groups, each left out once; every index alone where that fits."""
+    order = list(range(size))
+    random.Random(0).shuffle(order)  # noqa: S311 - a fixed, even split, no secret
+    groups = min(size, most)
+    return [sorted(order[start::groups]) for start in range(groups)]

@@ -1,0 +1,101 @@
+"""A tree of one given complexity: its configurations, its splits and the ranking of its leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .grow import Grower, Grown, prune
+from .loss import FAILURE, Rows
+from .near import nearness
+from .subset import choose, useful_columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitOptions:
+    """What the author asks for.
+
+    Attributes:
+        max_configs: most configurations in the tree.
+        max_slowdown: the goal; slowdown above it is charged five times.
+        folds: most groups that cross-validation leaves out in turn.
+    """
+
+    max_configs: int = 8
+    max_slowdown: float = 1.05
+    folds: int = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Complexity:
+    """How complex a tree may be; what cross-validation chooses. Ordered from simple to complex.
+
+    Attributes:
+        configs: most configurations.
+        compound: whether tests may use products and ratios.
+        price: loss that each further leaf must save (about: log slowdown summed over points).
+        blur: weight of the points outside of a leaf, by nearness, in the ranking of the leaf.
+    """
+
+    configs: int
+    compound: bool
+    price: float
+    blur: float
+
+
+def grow_shaped(grower: Grower, rows: Rows, complexity: Complexity) -> tuple[Grown, list[int]]:
+    """Tree and columns for one complexity, each adapted to the other until neither changes.
+
+    `grower` must be of these rows and of `complexity.compound`.
+    """
+    useful = useful_columns(rows.loss)
+    columns = choose(rows.loss, useful, complexity.configs)
+    tree = prune(grower.grow(columns), complexity.price)
+    for _ in range(3):
+        # Leaves share one configuration each: choose again for leaves instead of for points.
+        by_leaf = [_leaf_loss(rows, leaf) for leaf in tree.leaves()]
+        again = choose(by_leaf, useful, complexity.configs)
+        if again == columns:
+            break
+        other = prune(grower.grow(again), complexity.price)
+        if _cost(other, complexity.price) >= _cost(tree, complexity.price) - 1e-9:
+            break
+        tree, columns = other, again
+    return tree, columns
+
+
+def _leaf_loss(rows: Rows, leaf: Grown) -> list[float]:
+    return [sum(column) for column in zip(*(rows.loss[r] for r in leaf.rows), strict=True)]
+
+
+def _cost(tree: Grown, price: float) -> float:
+    return sum(min(leaf.loss) + price for leaf in tree.leaves())
+
+
+def rank_leaves(
+    tree: Grown, rows: Rows, columns: Sequence[int], blur: float
+) -> dict[tuple[int, ...], list[int]]:
+    """Columns of every leaf (by its rows), best first.
+
+    Failures on the leaf's own points count first, then the loss on them plus a share of the loss
+    on other points by their nearness; the share breaks ties even where `blur` is 0.
+    """
+    near = nearness(rows.features)
+    share = blur if blur > 0 else 1e-6
+    ranked = {}
+    for leaf in tree.leaves():
+        inside = set(leaf.rows)
+        pull = {
+            r: share * max(near[r][own] for own in leaf.rows)
+            for r in range(len(rows.features))
+            if r not in inside
+        }
+        scores = {}
+        for position, column in enumerate(columns):
+            outside = sum(w * min(rows.loss[r][column], _FAR_FAILURE) for r, w in pull.items())
+            scores[column] = (leaf.loss[position] + outside, column)
+        ranked[leaf.rows] = sorted(columns, key=scores.__getitem__)
+    return ranked
+
+
+_FAR_FAILURE = FAILURE / 1e5  # failing elsewhere speaks against a configuration; it does not forbid

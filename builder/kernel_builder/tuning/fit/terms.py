@@ -1,0 +1,134 @@
+"""What a split may test: single features, products and ratios of sizes, sets of categories."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelhub.formats.tree import Categorical, Literal, Numeric
+
+_LEAST_GAP = 1e-9  # relative; closer values are not worth telling apart and rounding could not
+_MOST_CATEGORIES = 6  # sets of up to this many values are enumerated, of more only single values
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A numeric quantity `product(left) / product(right)`."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.left) + len(self.right)
+
+    def value(self, features: Mapping[str, Literal]) -> float:
+        """The quantity at one point."""
+        return _product(features, self.left) / _product(features, self.right)
+
+    def test(self, threshold: float) -> Numeric:
+        """The split that says yes up to the threshold."""
+        return Numeric(left=self.left, threshold=threshold, right=self.right)
+
+
+def _product(features: Mapping[str, Literal], names: Sequence[str]) -> float:
+    product = 1.0
+    for name in names:
+        product *= float(features[name] or 0)
+    return product
+
+
+def kinds(features: Sequence[Mapping[str, Literal]]) -> dict[str, str]:
+    """Feature name -> "int", "float", "str" or "bool", for features that all rows share.
+
+    A feature whose rows are of mixed kinds (a dimension that is sometimes absent) is left out:
+    a tree could not test it on every launch.
+    """
+    if not features:
+        return {}
+    shared = set(features[0]).intersection(*features[1:])
+    found: dict[str, str] = {}
+    for name in sorted(shared):
+        values = [row[name] for row in features]
+        if all(isinstance(v, bool) for v in values):
+            found[name] = "bool"
+        elif all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+            found[name] = "int"
+        elif all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+            found[name] = "float"
+        elif all(isinstance(v, str) for v in values):
+            found[name] = "str"
+    return found
+
+
+def numeric_terms(features: Sequence[Mapping[str, Literal]], compound: bool) -> list[Term]:
+    """Terms that take at least two values on these rows, simple ones first, no two alike."""
+    numbers = [n for n, kind in kinds(features).items() if kind in ("int", "float")]
+    # Several features often say the same (M, x_dim0, a stride): the author's own name is kept.
+    singles = _distinct([Term((n,)) for n in sorted(numbers, key=_plainness)], features)
+    if not compound:
+        return singles
+    varying = [term.left[0] for term in singles]
+    sizes = [n for n in varying if all((row[n] or 0) > 0 for row in features)]  # type: ignore[operator]
+    terms = [*singles, *(Term(pair) for pair in itertools.combinations(sizes, 2))]
+    terms += [Term((a,), (b,)) for a, b in itertools.combinations(sizes, 2)]
+    terms += [Term(triple) for triple in itertools.combinations(sizes, 3)]
+    return _distinct(terms, features)
+
+
+def _plainness(name: str) -> tuple[bool, bool, str]:
+    return ("_dim" in name, "stride" in name, name)
+
+
+def _distinct(terms: Sequence[Term], features: Sequence[Mapping[str, Literal]]) -> list[Term]:
+    """Drop terms that order the rows as an earlier, simpler term does with the same gaps."""
+    seen: set[tuple[float, ...]] = set()
+    kept: list[Term] = []
+    for term in terms:
+        values = [term.value(row) for row in features]
+        if not all(math.isfinite(v) for v in values) or len(set(values)) < 2:
+            continue
+        signature = tuple(float(f"{v / values[0]:.9g}") for v in values) if values[0] else None
+        if signature is None or signature not in seen:
+            kept.append(term)
+            if signature is not None:
+                seen.add(signature)
+    return kept
+
+
+def categorical_tests(features: Sequence[Mapping[str, Literal]]) -> list[Categorical]:
+    """Sets of values of string and boolean features, each partition once."""
+    tests: list[Categorical] = []
+    for name, kind in kinds(features).items():
+        if kind not in ("str", "bool"):
+            continue
+        present = {row[name] for row in features}
+        values = sorted(v for v in present if isinstance(v, (str, bool)))
+        largest = len(values) // 2 if len(values) <= _MOST_CATEGORIES else 1
+        tests += [
+            Categorical(feature=name, values=chosen)
+            for size in range(1, largest + 1)
+            for chosen in itertools.combinations(values, size)
+            # A set and its complement split alike: of two halves keep the one with the first value.
+            if 2 * size < len(values) or values[0] in chosen
+        ]
+    return tests
+
+
+def threshold_between(low: float, high: float) -> float | None:
+    """A short number strictly between two observed values, near their geometric middle.
+
+    Sizes matter by ratio, so the middle of 2048 and 4096 is 2896; where a value is not positive
+    the arithmetic middle is taken. None where the two are too close to tell apart.
+    """
+    if high - low <= _LEAST_GAP * max(abs(low), abs(high)):
+        return None
+    middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low / 2 + high / 2
+    for digits in (2, 3, 4, 6, 9):
+        short = float(f"{middle:.{digits}g}")
+        # Rounding may move the threshold, but by no more than a tenth of the gap.
+        if low < short < high and abs(short - middle) <= (high - low) / 10:
+            return int(short) if short.is_integer() and abs(short) < 2**53 else short
+    return middle

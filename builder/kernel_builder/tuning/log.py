@@ -1,0 +1,243 @@
+"""The durable store of measurements: an append-only file of JSON lines.
+
+`tuning/measurements/<kernel>.<device-slug>.jsonl` in the project. Three kinds of line,
+
+    {"context": "<id>", "kernel": ..., "source": ..., "device": {}, "tools": {}, "policy": {}}
+    {"point": "<id>", "features": {...}, "weight": ..., "held_out": ..., "case": ...}
+    {"result": [context id, point id], "config": {...}, "samples": [ms, ...]}      a measurement
+    {"result": [context id, point id], "config": {...}, "reason": ..., "detail": ...}     a failure
+
+with `"pruned": true` in a result where the author's pruning drops the configuration on that point.
+
+Ids are hashes of content, so what was measured on other hardware, with other tools, under another
+policy or for another source of the kernel has another context and is never mixed in, and two files
+can be joined by concatenation. A point that is written again replaces its weight and flags. Every
+line is flushed to the disk before the call returns. A last line that a crash cut short is dropped
+by the next reader and cut off by the next writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kernel_builder.tuning.matrix import REASONS, Cell, Matrix, Point, config_key
+from kernelhub.errors import FormatError, Problem, StoreError
+from kernelhub.formats.tree import Config, DeviceFacts, Literal
+
+
+def content_id(value: object) -> str:
+    """A short hash of any JSON value."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything that must be equal for two measurements to be comparable.
+
+    Attributes:
+        kernel: dotted name of the tunable below the package.
+        source: hash of the kernel's source.
+        device: what was measured on.
+        tools: versions, such as {"triton": ..., "torch": ..., "driver": ...}.
+        policy: how was measured, such as {"method": "cuda-graph", "l2": "warm"}.
+    """
+
+    kernel: str
+    source: str
+    device: DeviceFacts
+    tools: Mapping[str, str]
+    policy: Mapping[str, Literal]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "kernel": self.kernel,
+            "source": self.source,
+            "device": asdict(self.device),
+            "tools": dict(self.tools),
+            "policy": dict(self.policy),
+        }
+
+    @property
+    def id(self) -> str:
+        """Hash of all of it."""
+        return content_id(self.to_json())
+
+
+@dataclass(slots=True)
+class _Raw:
+    """What is known of one cell: all samples, or the last failure."""
+
+    samples: list[float] = field(default_factory=list)
+    reason: str | None = None
+    detail: str = ""
+    pruned: bool = False
+    _cell: Cell | None = None
+
+    def add(self, samples: Sequence[float], row: Mapping[str, Any]) -> None:
+        self.samples += samples
+        self.pruned = row.get("pruned") is True
+        if row.get("reason") is not None:
+            self.reason, self.detail = row["reason"], str(row.get("detail", ""))
+        self._cell = None
+
+    @property
+    def cell(self) -> Cell:
+        """The summary, computed once after each change."""
+        if self._cell is None:
+            found = (
+                summarise(self.samples)
+                if self.reason is None
+                else Cell(reason=self.reason, detail=self.detail, samples=len(self.samples))
+            )
+            self._cell = replace(found, pruned=self.pruned)
+        return self._cell
+
+
+class Measurements:
+    """The content of one measurement file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.contexts: dict[str, Context] = {}
+        self.points: dict[str, Point] = {}
+        self.torn = False
+        self._cells: dict[str, dict[str, dict[str, _Raw]]] = {}  # context, point, configuration
+        self._configs: dict[str, Config] = {}
+        self._order: list[str] = []  # contexts, oldest first
+
+    @classmethod
+    def read(cls, path: Path) -> Measurements:
+        """Read a file; one that does not exist is empty.
+
+        Raises:
+            FormatError: lines other than a torn last one are malformed; all of them are named.
+            StoreError: the file cannot be read.
+        """
+        found = cls(path)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return found
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        lines = data.split(b"\n")
+        found.torn = lines[-1] != b""
+        checked = (found._fault(number, line) for number, line in enumerate(lines[:-1], start=1))
+        problems = [problem for problem in checked if problem is not None]
+        if problems:
+            raise FormatError(str(path), problems, hint="remove these lines; the others stay good")
+        return found
+
+    def _fault(self, number: int, line: bytes) -> Problem | None:
+        """Take in one line, or say what is wrong with it."""
+        try:
+            self.add(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            return Problem(
+                message=f"not a measurement line: {error!r}"[:200],
+                path=self.path.name,
+                line=number,
+                code="measurement-line",
+            )
+        return None
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in one line. Raises ValueError, KeyError or TypeError for a malformed one."""
+        if "context" in row:
+            context = Context(
+                kernel=_text(row["kernel"]),
+                source=_text(row["source"]),
+                device=DeviceFacts(**row["device"]),
+                tools=dict(row["tools"]),
+                policy=dict(row["policy"]),
+            )
+            if context.id != row["context"]:
+                raise ValueError("the context's id is not the hash of its content")
+            self.contexts[context.id] = context
+            self._order = [c for c in self._order if c != context.id] + [context.id]
+        elif "point" in row:
+            weight = float(row["weight"])
+            if not (weight > 0 and math.isfinite(weight)):
+                raise ValueError("weight must be a positive number")
+            self.points[_text(row["point"])] = Point(
+                id=row["point"],
+                features=dict(row["features"]),
+                weight=weight,
+                held_out=bool(row["held_out"]),
+                case=str(row["case"]),
+            )
+        else:
+            self._add_result(row)
+
+    def _add_result(self, row: Mapping[str, Any]) -> None:
+        context, point = row["result"]
+        if context not in self.contexts or point not in self.points:
+            raise ValueError("a result before its context or point")
+        samples = [float(s) for s in row.get("samples", ())]
+        if not all(s > 0 and math.isfinite(s) for s in samples):
+            raise ValueError("samples must be positive numbers")
+        reason = row.get("reason")
+        if (reason is None) == (not samples) or reason not in (None, *REASONS):
+            raise ValueError(f"either samples or one of the reasons {', '.join(REASONS)}")
+        key = config_key(row["config"])
+        self._configs.setdefault(key, dict(row["config"]))
+        of_point = self._cells.setdefault(context, {}).setdefault(point, {})
+        of_point.setdefault(key, _Raw()).add(samples, row)
+
+    def cell(self, context: str, point: str, config: Config) -> Cell | None:
+        """What is known of one configuration on one point, None if nothing."""
+        raw = self._cells.get(context, {}).get(point, {}).get(config_key(config))
+        return None if raw is None else raw.cell
+
+    def known(self, context: str, point: str) -> dict[str, Cell]:
+        """What is known of one point, by configuration key."""
+        return {key: raw.cell for key, raw in self._cells.get(context, {}).get(point, {}).items()}
+
+    def newest_first(self) -> list[Context]:
+        """All contexts, the one that was measured last first."""
+        return [self.contexts[name] for name in reversed(self._order)]
+
+    def matrix(self, context: Context) -> Matrix:
+        """All cells of one context, for the points that have any."""
+        mine = self._cells.get(context.id, {})
+        keys = {key for cells in mine.values() for key in cells}
+        return Matrix(
+            kernel=context.kernel,
+            points=tuple(p for p in self.points.values() if p.id in mine),
+            configs=tuple(c for key, c in self._configs.items() if key in keys),
+            cells={(p, key): raw.cell for p, cells in mine.items() for key, raw in cells.items()},
+        )
+
+    def count(self, context: Context) -> int:
+        """Number of cells of a context."""
+        return sum(map(len, self._cells.get(context.id, {}).values()))
+
+    def foreign(self, context: Context) -> int:
+        """Number of cells that belong to another context and are therefore not used."""
+        return sum(self.count(other) for name, other in self.contexts.items() if name != context.id)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {value!r}")
+    return value
+
+
+def summarise(samples: Sequence[float]) -> Cell:
+    """Median, and its standard error from the median absolute deviation.
+
+    For normal noise the deviation is 1.4826 x MAD, and the median of n samples has an error of
+    1.2533 deviations / sqrt(n). Robust: a few samples that an interrupt spoilt change neither.
+    """
+    median = statistics.median(samples)
+    spread = 1.4826 * statistics.median(abs(s - median) for s in samples)
+    return Cell(ms=median, error=1.2533 * spread / math.sqrt(len(samples)), samples=len(samples))

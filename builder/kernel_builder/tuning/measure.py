@@ -1,0 +1,190 @@
+"""The measuring half of `tune`: collect launches, open logs, run the engine over the runners."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kernel_builder.tuning.engine import Assignment, Engine, MeasureOptions, Progress
+from kernel_builder.tuning.log import Context, Measurements
+from kernel_builder.tuning.log_writer import Writer
+from kernel_builder.tuning.matrix import Matrix, Point
+from kernel_builder.tuning.runner import Found, Runner, Station
+from kernel_builder.tuning.site import measurement_file
+from kernelhub.errors import TuningError
+from kernelhub.reporter import SILENT, Reporter
+
+UNSTABLE = 0.05
+"""Relative standard error of the best time on a point above which it counts as not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRequest:
+    """What to measure.
+
+    Attributes:
+        kernels: dotted names; empty means every tunable that the workloads launch.
+        fresh: measure again instead of going on from what is known.
+        allow_unstable: keep results whose error is too large, instead of refusing them.
+        options: of the engine.
+    """
+
+    kernels: tuple[str, ...] = ()
+    fresh: bool = False
+    allow_unstable: bool = False
+    options: MeasureOptions = field(default_factory=MeasureOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One kernel after measuring: its file, what was measured, and what was left aside."""
+
+    path: Path
+    context: Context
+    foreign: int
+
+
+def measure(
+    runners: Sequence[Runner],
+    folder: Path,
+    request: MeasureRequest,
+    reporter: Reporter = SILENT,
+) -> tuple[list[Measured], Progress]:
+    """Measure every kernel that the workloads launch, into `folder`.
+
+    Raises:
+        TuningError: a workload is at fault, a kernel is not known, another process writes the same
+            file, or results are not stable; what was measured is kept.
+        StoreError: the disk refuses.
+    """
+    station = runners[0].station
+    _check_equal(station, runners)
+    reporter.stage("collect")
+    found = choose_kernels(runners[0].collect(), request.kernels)
+    reporter.done(f"{len(found)} launches")
+    with contextlib.ExitStack() as stack:
+        assignments = [
+            _assignment(stack, name, group, station, folder, request)
+            for name, group in _by_kernel(found).items()
+        ]
+        progress = Engine(assignments, runners, request.options, reporter).run()
+        results = [
+            Measured(
+                path=measurement_file(folder, a.context.kernel, station.device.slug),
+                context=a.context,
+                foreign=a.writer.measurements.foreign(a.context),
+            )
+            for a in assignments
+        ]
+        matrices = [a.writer.measurements.matrix(a.context).only(a.points) for a in assignments]
+    for result in results:
+        if result.foreign:
+            reporter.say(
+                f"{result.path.name}: {result.foreign} results of other hardware, tools, policy or "
+                "kernel source were left aside"
+            )
+    if not request.allow_unstable:
+        refuse_unstable(matrices)
+    return results, progress
+
+
+def choose_kernels(found: Sequence[Found], wanted: Sequence[str]) -> list[Found]:
+    """The launches of the wanted kernels.
+
+    Raises:
+        TuningError: a wanted kernel is not launched; names those that are.
+    """
+    launched = sorted({f.kernel for f in found})
+    unknown = sorted(set(wanted) - set(launched))
+    if unknown:
+        raise TuningError(
+            f"no workload launches a tunable called {', '.join(unknown)}",
+            hint=f"the workloads launch {', '.join(launched) or 'none'}",
+        )
+    return [f for f in found if not wanted or f.kernel in wanted]
+
+
+def refuse_unstable(matrices: Sequence[Matrix]) -> None:
+    """Refuse times that are too noisy to compare.
+
+    Raises:
+        TuningError: some points' best times have relative errors above `UNSTABLE`; names them.
+    """
+    noisy = []
+    for matrix in matrices:
+        for point in matrix.points:
+            cell = matrix.best_cell(point)
+            if cell is not None and cell.ms and cell.error > UNSTABLE * cell.ms:
+                noisy.append(f"{matrix.kernel} {point.case} (±{cell.error / cell.ms:.0%})")
+    if noisy:
+        raise TuningError(
+            f"times are not stable on {len(noisy)} points: {', '.join(noisy[:5])}",
+            hint="stop what else uses the GPU and measure again with --fresh, or keep them with "
+            "--allow-unstable",
+        )
+
+
+def _check_equal(station: Station, runners: Sequence[Runner]) -> None:
+    others = [r.station for r in runners[1:] if r.station != station]
+    if others:
+        raise TuningError(
+            f"the devices differ: {station.device.name} and {others[0].device.name}",
+            hint="tune on one model at a time: --gpus 1, or hide the others from this process",
+        )
+
+
+def _by_kernel(found: Sequence[Found]) -> dict[str, list[Found]]:
+    groups: dict[str, list[Found]] = {}
+    for item in found:
+        groups.setdefault(item.kernel, []).append(item)
+    return dict(sorted(groups.items()))
+
+
+def _assignment(
+    stack: contextlib.ExitStack,
+    name: str,
+    group: Sequence[Found],
+    station: Station,
+    folder: Path,
+    request: MeasureRequest,
+) -> Assignment:
+    writer = Writer(measurement_file(folder, name, station.device.slug))
+    stack.enter_context(writer.open())
+    context = Context(
+        kernel=name,
+        source=group[0].source,
+        device=station.device,
+        tools=station.tools,
+        policy=station.policy,
+    )
+    points = tuple(
+        Point(id=f.point, features=f.features, weight=f.weight, held_out=f.held_out, case=f.case)
+        for f in group
+    )
+    return Assignment(
+        context=_series(writer.measurements, context, fresh=request.fresh),
+        writer=writer,
+        points=points,
+        candidates={f.point: f.candidates for f in group},
+    )
+
+
+def _series(known: Measurements, context: Context, *, fresh: bool) -> Context:
+    """The context to write to: the newest series of measurements of this kind, or the next one.
+
+    `--fresh` starts a new series instead of deleting the old one.
+    """
+    number = 1
+    while _numbered(context, number + 1).id in known.contexts:
+        number += 1
+    if fresh and known.count(_numbered(context, number)):
+        number += 1
+    return _numbered(context, number)
+
+
+def _numbered(context: Context, number: int) -> Context:
+    if number == 1:
+        return context
+    return replace(context, policy={**context.policy, "series": number})

@@ -1,0 +1,123 @@
+"""The seam to whatever times configurations: this machine's GPUs, a cluster, a cost model.
+
+Tasks, stations and outcomes are plain data; a runner may live in another process or on another
+host with another device. Nothing here imports a framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kernelhub.formats.tree import Config, DeviceFacts, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """Where and how a runner measures: equal stations give comparable times.
+
+    Attributes:
+        device: the accelerator.
+        tools: versions that matter ("triton", "torch", "driver", "python").
+        policy: how it measures, such as {"method": "cuda-graph", "l2": "warm"}.
+    """
+
+    device: DeviceFacts
+    tools: Mapping[str, str]
+    policy: Mapping[str, Literal]
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """One distinct launch and what the author says about it.
+
+    Attributes:
+        kernel: dotted name of the tunable below the package.
+        source: hash of the tunable's source.
+        point: content hash of the launch.
+        case: full name of the first case that makes it.
+        features: what a tree may test.
+        weight: sum over cases of the case's weight times the launches in one call.
+        held_out: whether all cases that make it are held out.
+        candidates: configurations that the author admits here, the default first.
+    """
+
+    kernel: str
+    source: str
+    point: str
+    case: str
+    features: Mapping[str, Literal]
+    weight: float
+    held_out: bool
+    candidates: list[Config] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One distinct launch, as a runner finds it again.
+
+    Attributes:
+        kernel: dotted name of the tunable below the package.
+        case: the workload case whose call makes this launch.
+        point: content hash of the launch.
+        features: what a tree may test; a cost model computes from these.
+    """
+
+    kernel: str
+    case: str
+    point: str
+    features: Mapping[str, Literal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came out for one configuration: samples in ms, or a reason of `matrix.REASONS`.
+
+    Neither means that the configuration passed its check and may be timed.
+    """
+
+    config: Config
+    samples: tuple[float, ...] = ()
+    reason: str | None = None
+    detail: str = ""
+
+
+class Runner(Protocol):
+    """Checks and times configurations of one task after the other. Used by one thread at a time.
+
+    A candidate that faults, hangs or cannot run is an outcome, never an exception.
+
+    Raises (all methods):
+        TuningError: the runner itself cannot go on: no device, or the workload is at fault.
+    """
+
+    @property
+    def station(self) -> Station:
+        """Where and how this runner measures."""
+
+    def collect(self) -> list[Found]:
+        """Run the workloads once and find every distinct launch."""
+
+    def prepare(self, task: Task, configs: Sequence[Config]) -> None:
+        """Compile these in the background if that is possible; returns at once."""
+
+    def check(
+        self, task: Task, configs: Sequence[Config], base: Config | None = None
+    ) -> Iterator[Outcome]:
+        """Compile, run once, and compare the result with what is right: one outcome for each.
+
+        Args:
+            base: configuration whose result is right where the workload has no reference; None:
+                the first of `configs` that runs.
+        """
+
+    def measure(self, task: Task, configs: Sequence[Config], rounds: int) -> Iterator[Outcome]:
+        """Time configurations that passed `check` in this runner, interleaved.
+
+        In each of `rounds` every configuration is sampled once, in changing order, so that drift
+        of the device hits all alike. One outcome for each, with `rounds` samples or a reason.
+        """
+
+    def close(self) -> None:
+        """Give the device back. Safe to call twice."""

@@ -1,0 +1,1 @@
+"""Runners: a worker process per device, around a core that measures or models."""

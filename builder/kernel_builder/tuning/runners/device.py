@@ -1,0 +1,300 @@
+"""The core that measures on a GPU of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernel_builder.tuning.collect import OpenSite
+from kernel_builder.tuning.compare import difference, snapshot
+from kernel_builder.tuning.matrix import config_key
+from kernel_builder.tuning.runner import Found, Outcome, Station, Task
+from kernel_builder.tuning.runners.core import Marks, Poisoned
+from kernel_builder.tuning.runners.facts import failure_of, tools_of
+from kernel_builder.tuning.site import Site
+from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
+from kernelhub import interpreter
+from kernelhub.dispatch.capturing import LiveLaunch
+from kernelhub.dispatch.device import torch_device
+from kernelhub.errors import MissingExtra, TuningError
+from kernelhub.formats.tree import Config
+
+_BENCHES = 3  # points whose arguments are kept: the last, the one that is measured and the next
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bench:
+    """One point with its live launch, and what is known about its configurations here."""
+
+    task: Task
+    live: LiveLaunch
+    configs: Mapping[str, Config] = field(default_factory=dict)
+    expected: Any = None
+    base: str = ""  # key of the configuration that gave `expected`
+    failed: dict[str, Outcome] = field(default_factory=dict)
+    compiled: dict[str, Future[Outcome | None]] = field(default_factory=dict)
+    timed: dict[str, Timed] = field(default_factory=dict)
+
+
+class _SeenEnough(BaseException):
+    """Ends a call at the launch that was looked for, before it runs: a default that cannot run
+    here must not keep the others from being tried. Not an `Exception`: no author's code stops it.
+    """
+
+    def __init__(self, live: LiveLaunch) -> None:
+        super().__init__()
+        self.live = live
+
+
+class DeviceCore:
+    """One GPU of this process.
+
+    Args:
+        site: where the code is, see `site.Site`.
+        index: ordinal of the GPU among those that this process sees; None for the CPU, where
+            launches can be collected and checked but not timed.
+        l2: "warm" or "cold".
+        threads: that compile.
+        interpret: run Triton kernels in Triton's interpreter; without it, on a machine with no
+            GPU, they can be imported and not launched.
+    """
+
+    def __init__(
+        self,
+        *,
+        site: Mapping[str, Any],
+        index: int | None,
+        l2: str = "warm",
+        threads: int = 1,
+        interpret: bool = False,
+    ) -> None:
+        self._torch: Any = None
+        self._index = index
+        self._l2 = l2
+        if interpret:
+            interpreter.enable()
+        if index is not None:
+            self._torch = _torch_with_gpu(index)
+        self._site = OpenSite(Site(**site), "cpu" if index is None else f"cuda:{index}")
+        self._pool = ThreadPoolExecutor(threads, initializer=self._enter_thread)
+        self._timer: GraphTimer | None = None
+        self._benches: dict[tuple[str, str], _Bench] = {}
+
+    def station(self) -> Station:
+        facts = None if self._index is None else torch_device(self._index)
+        if facts is None:
+            raise no_gpu()
+        policy = {"method": GraphTimer.method, "l2": self._l2}
+        return Station(device=facts, tools=tools_of(self._torch), policy=policy)
+
+    def collect(self) -> list[Found]:
+        return self._site.collect()
+
+    def sources(self) -> dict[str, str]:
+        return {name: found.source_hash() for name, found in self._site.tunables.items()}
+
+    def prepare(self, task: Task, configs: Sequence[Config]) -> None:
+        bench = self._bench(task)
+        for config in configs:
+            self._compile(bench, config, None)
+
+    def check(
+        self,
+        task: Task,
+        configs: Sequence[Config],
+        base: Config | None,
+        marks: Marks,
+        *,
+        serial: bool,
+    ) -> Iterator[Outcome]:
+        bench = self._bench(task)
+        base = bench.live.default if base is None else base
+        if not bench.base and base not in configs:
+            # Another process has checked it; here its result is needed to compare with.
+            yield self._verify(bench, base)
+        for batch in [[c] for c in configs] if serial else [list(configs)]:
+            futures = {self._compile(bench, config, marks): config for config in batch}
+            ready = []
+            for future in as_completed(futures):
+                failure = future.result()
+                if failure is None:
+                    ready.append(futures[future])
+                else:
+                    yield failure
+            for config in _base_first(ready, base):
+                marks.begin(config)
+                yield self._verify(bench, config)
+
+    def measure(
+        self, task: Task, configs: Sequence[Config], rounds: int, marks: Marks
+    ) -> Iterator[Outcome]:
+        if self._timer is None:
+            self._timer = GraphTimer(self._torch, self._l2)
+        bench = self._bench(task)
+        ready: list[Config] = []
+        for config in configs:
+            marks.begin(config)
+            outcome = self._capture(bench, config)
+            if outcome is not None:
+                yield outcome
+                continue
+            marks.end(config)
+            ready.append(config)
+
+        def tick() -> None:
+            for config in ready:
+                marks.begin(config)
+
+        tick()
+        timed = [bench.timed[config_key(c)] for c in ready]
+        samples = interleaved(self._timer, timed, rounds, tick=tick, seed=rounds)
+        for config, of_config in zip(ready, samples, strict=True):
+            yield Outcome(config=config, samples=tuple(of_config))
+
+    def _bench(self, task: Task) -> _Bench:
+        key = (task.kernel, task.point)
+        bench = self._benches.pop(key, None)
+        if bench is None:
+            while len(self._benches) >= _BENCHES:  # the oldest; its graphs and tensors go with it
+                self._benches.pop(next(iter(self._benches)))
+            bench = _Bench(task=task, live=self._find(task))
+            self._refuse_other_frameworks(bench)
+        self._benches[key] = bench  # the most recently used is the last
+        return bench
+
+    def _refuse_other_frameworks(self, bench: _Bench) -> None:
+        """A CUDA graph of torch holds nothing of what JAX launches: its time would mean nothing."""
+        if self._index is not None and any(
+            hasattr(value, "aval") for value in bench.live.call.arguments.values()
+        ):
+            raise TuningError(
+                f"{bench.task.kernel} takes JAX arrays, which this runner cannot time",
+                hint="declare a default configuration; only torch's launches are measured so far",
+            )
+
+    def _find(self, task: Task) -> LiveLaunch:
+        """The live launch of a task, with the arguments of its case."""
+        workload, case = self._site.workloads.find(task.case)
+
+        def notice(live: LiveLaunch) -> None:
+            if live.tunable.name == task.kernel and live.launch.key == task.point:
+                raise _SeenEnough(live)
+
+        try:
+            self._site.call(task.case, workload, case, notice)
+        except _SeenEnough as seen:
+            return seen.live
+        raise TuningError(
+            f"workload case {task.case} no longer makes a launch of {task.kernel} that it made "
+            "before",
+            hint="inputs and the public function must do the same in every process",
+        )
+
+    def _compile(
+        self, bench: _Bench, config: Config, marks: Marks | None
+    ) -> Future[Outcome | None]:
+        """Compile in the background, once. The future's result is a failure or None."""
+        key = config_key(config)
+        if key not in bench.compiled:
+            bench.compiled[key] = self._pool.submit(self._compiled, bench, config, marks)
+        return bench.compiled[key]
+
+    def _compiled(self, bench: _Bench, config: Config, marks: Marks | None) -> Outcome | None:
+        if marks is not None:
+            marks.begin(config)
+        try:
+            resources = bench.live.compile(config)
+        except Exception as error:  # noqa: BLE001 - whatever a compiler raises is its verdict
+            return failure_of(config, error, "compile_error")
+        finally:
+            if marks is not None:
+                marks.end(config)
+        device = None if self._index is None else torch_device(self._index)
+        if device is not None and not resources.fits(device):
+            detail = f"{resources.shared_memory} bytes of shared memory, {device.shared_memory} fit"
+            return Outcome(config=config, reason="out_of_resources", detail=detail)
+        return None
+
+    def _verify(self, bench: _Bench, config: Config) -> Outcome:
+        """Run the public function with this configuration and compare what it returns."""
+        workload, case = self._site.workloads.find(bench.task.case)
+
+        def choose(live: LiveLaunch) -> Config | None:
+            return config if live.tunable.name == bench.task.kernel else None
+
+        try:
+            result = self._site.call(bench.task.case, workload, case, choose)
+            self._synchronize()
+        except Exception as error:  # noqa: BLE001 - a candidate may fail in any way; it is recorded
+            return self._after(failure_of(config, error, "fault"))
+        if not bench.base:
+            if workload.reference is not None:
+                wrong = difference(
+                    result[0], self._site.reference(workload, case), workload.tolerance
+                )
+                if wrong is not None:
+                    return Outcome(config=config, reason="wrong_result", detail=wrong)
+            bench.base, bench.expected = config_key(config), snapshot(result)
+            return Outcome(config=config)
+        wrong = difference(list(result), bench.expected, workload.tolerance)
+        if wrong is not None:
+            return Outcome(config=config, reason="wrong_result", detail=wrong)
+        return Outcome(config=config)
+
+    def _capture(self, bench: _Bench, config: Config) -> Outcome | None:
+        key = config_key(config)
+        if key in bench.timed:
+            return None
+        assert self._timer is not None  # noqa: S101 - made by `measure`
+        try:
+            # Restore once what the author declared; repeated launches then run as in use.
+            bench.live.run(config, restore=True)
+            bench.timed[key] = self._timer.capture(lambda: bench.live.run(config))
+            self._synchronize()
+        except Exception as error:  # noqa: BLE001 - see `_verify`
+            return self._after(failure_of(config, error, "fault"))
+        return None
+
+    def _after(self, outcome: Outcome) -> Outcome:
+        """The outcome, if the device survived it."""
+        try:
+            self._synchronize()
+        except Exception as error:
+            raise Poisoned(
+                Outcome(config=outcome.config, reason="fault", detail=str(error)[:500])
+            ) from error
+        return outcome
+
+    def _synchronize(self) -> None:
+        if self._index is not None:
+            self._torch.cuda.synchronize()
+
+    def _enter_thread(self) -> None:
+        if self._index is not None:
+            self._torch.cuda.set_device(self._index)
+
+
+def _torch_with_gpu(index: int) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra("measuring", "triton") from error
+    if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+        raise no_gpu()
+    torch.cuda.set_device(index)
+    return torch
+
+
+def no_gpu() -> TuningError:
+    """There is nothing to measure on."""
+    return TuningError(
+        "measuring needs a GPU that torch can see, and there is none",
+        hint="run this on a machine with one; `--phase build` refits from measurements without it",
+    )
+
+
+def _base_first(configs: Sequence[Config], base: Config) -> list[Config]:
+    """The base first: what it computes is what the others are compared with."""
+    return sorted(configs, key=lambda c: c != base)

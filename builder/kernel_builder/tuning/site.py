@@ -1,0 +1,67 @@
+"""Where the code to tune is: what a measuring process needs in order to import it. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_builder.project import Project
+from kernelhub.errors import InputError
+
+MEASUREMENTS = "tuning/measurements"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A package that can be imported, and its workload file.
+
+    Attributes:
+        paths: folders that go to the front of `sys.path`.
+        package: name of the package that defines the tunables.
+        workloads: the workload file.
+        record: a file of recorded launches to tune for instead of the file's cases.
+        requirement: a published kernel ("org/name==1") to load in place of importing `package`.
+        trust: whether that kernel may run whoever published it.
+    """
+
+    paths: tuple[str, ...]
+    package: str
+    workloads: str
+    record: str | None = None
+    requirement: str | None = None
+    trust: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `Site(**value)` is the inverse."""
+        return asdict(self)
+
+
+def site_of(
+    project: Project, framework: str, *, workloads: Path | None = None, record: Path | None = None
+) -> Site:
+    """The site of a project on disk.
+
+    Args:
+        workloads: a workload file in place of the one that build.toml names.
+
+    Raises:
+        InputError: the project has no package for that framework.
+    """
+    if framework not in project.packages:
+        raise InputError(
+            f"{project.root} has no package for {framework}",
+            hint=f"build.toml declares {', '.join(sorted(project.packages)) or 'none'}",
+        )
+    named = project.build_file.workloads
+    return Site(
+        paths=(str(project.package(framework).parent),),
+        package=project.build_file.python_name,
+        workloads=str(workloads or project.root / (named or "tuning/workloads.py")),
+        record=None if record is None else str(record.resolve()),
+    )
+
+
+def measurement_file(folder: Path, kernel: str, device_slug: str) -> Path:
+    """Where the results of one kernel on one device are kept."""
+    return folder / f"{kernel}.{device_slug}.jsonl"

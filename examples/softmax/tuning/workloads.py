@@ -1,0 +1,59 @@
+"""What softmax is tuned for: attention scores, router logits and vocabularies."""
+
+import torch
+from softmax import softmax
+
+from kernel_builder.tuning import Case, workload
+
+_FITTED = [
+    (m, n, "bfloat16")
+    for m, n in (
+        *((m, n) for m in (16, 512, 4096, 32768) for n in (64, 256, 1024, 4096)),
+        *((m, n) for m in (1, 64, 1024) for n in (32000, 128256)),
+        (4096, 16384),
+    )
+] + [(4096, 1024, "float32"), (1024, 8192, "float32")]
+_HELD_OUT = [
+    (m, n, "bfloat16")
+    for m, n in (
+        (4, 50257),
+        (128, 128),
+        (200, 151936),
+        (256, 2048),
+        (768, 512),
+        (1024, 6000),
+        (2048, 32000),
+        (2048, 640),
+        (8192, 2048),
+        (16384, 384),
+        (65536, 128),
+    )
+] + [(2048, 2048, "float32")]
+
+
+def forward_and_backward(x, dy):
+    """y and its gradient, so that one call launches both kernels."""
+    x = x.detach().requires_grad_()
+    y = softmax(x)
+    return y.detach(), *torch.autograd.grad(y, (x,), dy)
+
+
+def reference(x, dy):
+    """The same in float32 by torch."""
+    x = x.detach().float().requires_grad_()
+    y = torch.softmax(x, -1)
+    return y.detach(), *torch.autograd.grad(y, (x,), dy.float())
+
+
+@workload(
+    call=forward_and_backward,
+    reference=reference,
+    tolerance=2e-2,
+    cases=[
+        *(Case(M=m, N=n, dtype=dtype) for m, n, dtype in _FITTED),
+        *(Case(M=m, N=n, dtype=dtype, held_out=True) for m, n, dtype in _HELD_OUT),
+    ],
+)
+def train(M, N, dtype, device):
+    """x and dy, both (M, N)."""
+    return tuple(torch.randn(M, N, device=device, dtype=getattr(torch, dtype)) for _ in range(2))

@@ -1,0 +1,275 @@
+"""Checking and timing candidates: on the CPU for real, the timer on a device made of counters."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_builder.tuning.compare import difference, snapshot
+from kernel_builder.tuning.runner import Found, Outcome, Task
+from kernel_builder.tuning.runners.device import DeviceCore
+from kernel_builder.tuning.runners.process import ProcessRunner
+from kernel_builder.tuning.site import Site
+from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
+from kernel_builder.tuning.tune import project_place
+from kernelhub.errors import TuningError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TROUBLED = """
+from kernelhub import tunable
+
+
+@tunable(configs=[{"block": n} for n in range(6)], default={"block": 1}, key=["n"])
+def scale(values, n, *, block):
+    if block == 2:
+        raise RuntimeError("an illegal memory access was encountered")
+    if block == 3:
+        return [2 * v for v in values[:-1]]
+    if block == 4:
+        values[0] = 99
+    if block == 5:
+        import os
+        os._exit(1)
+    return [2 * v for v in values]
+
+
+def double(values):
+    return scale(values, len(values))
+"""
+
+
+def checked(site: Site, pick: int = 0, **more: Any) -> tuple[Found, list[Outcome]]:
+    runner = ProcessRunner("device", {"site": site.to_json(), "index": None, **more})
+    try:
+        found = runner.collect()[pick]
+        task = Task(
+            kernel=found.kernel, case=found.case, point=found.point, features=found.features
+        )
+        return found, list(runner.check(task, found.candidates, found.candidates[0]))
+    finally:
+        runner.close()
+
+
+def test_every_candidate_is_compared_before_it_may_be_timed(project: Path) -> None:
+    (project / "torch-ext/toy/__init__.py").write_text(TROUBLED)
+    found, outcomes = checked(project_place(project).site)
+    assert found.candidates[0] == {"block": 1}  # the author's default comes first
+    by_block = {o.config["block"]: o for o in outcomes}
+    assert {block: o.reason for block, o in by_block.items()} == {
+        0: None,
+        1: None,
+        2: "fault",
+        3: "wrong_result",
+        4: "wrong_result",  # it spoilt its input
+        5: "fault",
+    }
+    assert "illegal memory access" in by_block[2].detail
+    assert "exit code 1" in by_block[5].detail
+
+
+def test_a_default_that_disagrees_with_the_reference_is_not_the_base(project: Path) -> None:
+    source = TROUBLED.replace('default={"block": 1}', 'default={"block": 3}')
+    (project / "torch-ext/toy/__init__.py").write_text(source)
+    _, outcomes = checked(project_place(project).site)
+    assert {o.config["block"]: o.reason for o in outcomes}[3] == "wrong_result"
+    assert {o.config["block"]: o.reason for o in outcomes}[1] is None
+
+
+class Marks:
+    def __init__(self) -> None:
+        self.under_way: list[Any] = []
+
+    def begin(self, config: Any) -> None:
+        self.under_way.append(config)
+
+    def end(self, config: Any) -> None:
+        self.under_way.remove(config)
+
+
+def test_candidates_are_captured_once_and_sampled_in_rounds(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    core = DeviceCore(site=project_place(project).site.to_json(), index=None)
+    core._timer = GraphTimer(Device(), "warm")  # the only part that needs a GPU
+    found = core.collect()[0]
+    task = Task(kernel=found.kernel, case=found.case, point=found.point, features=found.features)
+    marks = Marks()
+    core.prepare(task, found.candidates)
+    assert all(
+        o.reason is None for o in core.check(task, found.candidates, None, marks, serial=False)
+    )
+    for rounds in (3, 5):
+        outcomes = list(core.measure(task, found.candidates, rounds, marks))
+        assert [len(o.samples) for o in outcomes] == [rounds] * 3
+    with pytest.raises(TuningError, match="no longer makes a launch"):
+        list(core.check(replace(task, point="another"), found.candidates, None, marks, serial=True))
+
+
+WORKLOADS = """
+import torch
+from rms_norm import rms_norm
+from kernel_builder.tuning import Case, workload
+
+
+def both(x, weight, dy):
+    x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+    y = rms_norm(x, weight)
+    return y.detach(), *torch.autograd.grad(y, (x, weight), dy)
+
+
+def reference(x, weight, dy):
+    x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+    y = torch.nn.functional.rms_norm(x, weight.shape, weight, 1e-6)
+    return y.detach(), *torch.autograd.grad(y, (x, weight), dy)
+
+
+@workload(call=both, reference=reference, tolerance=1e-4, cases=[Case(M=3, N=100)])
+def train(M, N, device):
+    x, dy = torch.randn(M, N, device=device), torch.randn(M, N, device=device)
+    return x, torch.randn(N, device=device), dy
+"""
+
+
+def test_triton_kernels_of_one_call_are_found_and_checked_backward_too(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    file = tmp_path / "workloads.py"
+    file.write_text(WORKLOADS)
+    site = project_place(EXAMPLES / "rms-norm", workloads=file).site
+    found, outcomes = checked(site, pick=1, interpret=True)
+    assert found.kernel == "kernels.rms_norm_backward"
+    assert {"M", "N", "x_ptr_dtype"} <= set(found.features)
+    assert len(outcomes) == len(found.candidates) > 5
+    assert all(o.reason is None for o in outcomes)
+
+
+class Device:
+    """As much of `torch.cuda` as the timer uses; the host is late `late` times."""
+
+    def __init__(self, late: int = 0, ms: float = 0.01) -> None:
+        self.late = late
+        self.ms = ms
+        self.waits: list[int] = []
+        self.captured = 0
+        self.open = False
+        self.cuda = SimpleNamespace(
+            Stream=lambda: SimpleNamespace(synchronize=lambda: None),
+            Event=lambda enable_timing: self.event(),
+            CUDAGraph=self.graph,
+            stream=lambda stream: contextlib.nullcontext(),
+            _sleep=self.waits.append,
+        )
+
+    def event(self) -> Any:
+        return SimpleNamespace(
+            record=lambda: None,
+            query=self.was_late,
+            synchronize=lambda: None,
+            elapsed_time=lambda end: self.ms * 3,
+        )
+
+    def was_late(self) -> bool:
+        self.late -= 1
+        return self.late >= 0
+
+    def graph(self) -> Any:
+        def begin(capture_error_mode: str) -> None:
+            assert capture_error_mode == "thread_local"
+            self.open = True
+
+        def end() -> None:
+            self.open = False
+
+        return SimpleNamespace(capture_begin=begin, capture_end=end, replay=lambda: None)
+
+
+def test_a_sample_that_holds_host_time_is_taken_again_after_a_longer_wait() -> None:
+    device = Device()
+    timer = GraphTimer(device, "warm")
+    timed = timer.capture(lambda: None)
+    device.late = 2
+    device.waits.clear()
+    assert timer.sample(timed) == pytest.approx(device.ms * 3 / timed.launches)
+    first, second, third = device.waits
+    assert (second, third) == (2 * first, 4 * first)
+
+
+def test_a_host_that_is_always_late_is_an_error() -> None:
+    device = Device()
+    timer = GraphTimer(device, "warm")
+    timed = timer.capture(lambda: None)
+    device.late = 1000
+    with pytest.raises(TuningError, match="too busy"):
+        timer.sample(timed)
+
+
+@pytest.mark.parametrize(("ms", "launches"), [(0.001, 40), (0.06, 6), (1.0, 4), (10.0, 1)])
+def test_a_graph_holds_more_launches_of_short_kernels(ms: float, launches: int) -> None:
+    runs: list[int] = []
+    timed = GraphTimer(Device(ms=ms), "warm").capture(lambda: runs.append(1))
+    assert timed.launches == launches
+    assert len(runs) == 4 + launches
+
+
+def test_a_launch_that_cannot_be_captured_leaves_no_open_capture() -> None:
+    device = Device()
+    timer = GraphTimer(device, "warm")
+
+    def run() -> None:
+        if device.open:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        timer.capture(run)
+    assert not device.open
+
+
+@given(st.integers(1, 6), st.integers(1, 5))
+def test_rounds_are_interleaved(count: int, rounds: int) -> None:
+    order: list[int] = []
+    ticks: list[int] = []
+
+    class Recorder:
+        def sample(self, timed: Timed) -> float:
+            order.append(timed.launches)
+            return float(timed.launches)
+
+    timed = [Timed(graph=None, launches=i) for i in range(count)]
+    samples = interleaved(Recorder(), timed, rounds, tick=lambda: ticks.append(1))
+    assert samples == [[float(i)] * rounds for i in range(count)]
+    assert len(ticks) == rounds
+    for start in range(0, len(order), count):  # each round has every configuration once
+        assert sorted(order[start : start + count]) == list(range(count))
+
+
+def test_differences_of_nested_results() -> None:
+    torch = pytest.importorskip("torch")
+    nan = float("nan")
+    a = torch.tensor([1.0, 2.0, nan])
+    assert difference([a, 3], [a.clone(), 3], 1e-3) is None
+    assert difference([a + 1e-4, 3], [a, 3], 1e-3) is None
+    assert "largest error" in (difference([a * 1.1], [a], 1e-3) or "")
+    assert "finite" in (difference([torch.tensor([1.0, nan, nan])], [a], 1e-3) or "")
+    assert "shape" in (difference(a[:2], a, 1e-3) or "")
+    assert difference({"x": 1}, {"x": 2}, 1e-3) == "['x']: 1 instead of 2"
+    assert difference(torch.tensor([1]), torch.tensor([2]), 1.0) == "result: values differ"
+    assert difference([1], [1, 2], 1e-3) == "result: [1] instead of [1, 2]"
+    kept = snapshot((a, [a]))
+    a.zero_()
+    assert difference(kept, (a, [a]), 1e-3) is not None
+
+
+def test_differences_of_numpy_arrays() -> None:
+    numpy = pytest.importorskip("numpy")
+    a = numpy.array([1.0, 2.0], dtype=numpy.float32)
+    assert difference(a + 1e-5, a, 1e-3) is None
+    assert difference(a * 2, a, 1e-3) is not None
+    assert difference(numpy.array([1]), numpy.array([2]), 1.0) == "result: values differ"

@@ -1,0 +1,204 @@
+"""The fit: what it promises on any measurements, and how good it is on modelled ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tuning_samples import modelled
+
+from kernel_builder.tuning.evaluate import chooser, evaluate, leave_one_shape_out
+from kernel_builder.tuning.fit import Complexity, FitOptions, Fitted, fit
+from kernel_builder.tuning.fit.terms import threshold_between
+from kernel_builder.tuning.matrix import Cell, Matrix, Point, config_key
+from kernelhub.errors import TuningError
+from kernelhub.formats.tree import Leaf, Node, Numeric, Split
+
+LAVISH = Complexity(configs=8, compound=True, price=0.0, blur=0.3)
+SPARE = Complexity(configs=2, compound=False, price=0.3, blur=0.0)
+TIMES = st.one_of(st.none(), st.floats(0.001, 100))  # None: the configuration fails there
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> Matrix:
+    """Up to 9 points and 5 configurations with arbitrary times, failures and weights."""
+    count = draw(st.integers(1, 5))
+    configs = tuple({"BLOCK": 1 << index} for index in range(count))
+    shapes = draw(
+        st.lists(
+            st.tuples(st.integers(1, 4096), st.integers(-3, 3), st.sampled_from(["a", "b", "c"])),
+            min_size=1, max_size=9, unique=True,
+        )
+    )  # fmt: skip
+    points = tuple(
+        Point(
+            id=str(index),
+            features={"M": m, "shift": shift, "dtype": dtype},
+            weight=draw(st.sampled_from([0.001, 1.0, 50.0])),
+        )
+        for index, (m, shift, dtype) in enumerate(shapes)
+    )
+    cells = {}
+    for point, config in itertools.product(points, configs):
+        ms = draw(TIMES)
+        cells[point.id, config_key(config)] = Cell(ms=ms, reason=None if ms else "fault")
+    return Matrix(kernel="k", points=points, configs=configs, cells=cells)
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    yield node
+    if isinstance(node, Split):
+        yield from nodes(node.yes)
+        yield from nodes(node.no)
+
+
+def works(matrix: Matrix) -> bool:
+    return any(matrix.best(point) is not None for point in matrix.points)
+
+
+def cost(matrix: Matrix, fitted: Fitted) -> float:
+    """Weighted log slowdown on the points where the choice works."""
+    scores = evaluate(chooser(fitted.root, fitted.configs), matrix).known
+    finite = [s for s in scores if s.slowdown is not None and math.isfinite(s.slowdown)]
+    return sum(s.point.weight * math.log(s.slowdown or 1.0) for s in finite)
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices(), st.sampled_from([LAVISH, SPARE]))
+def test_a_failing_configuration_is_never_chosen_where_one_of_the_tree_works(
+    matrix: Matrix, complexity: Complexity
+) -> None:
+    if not works(matrix):
+        with pytest.raises(TuningError, match="no configuration works"):
+            fit(matrix, FitOptions(), complexity=complexity)
+        return
+    fitted = fit(matrix, FitOptions(), complexity=complexity)
+    choose = chooser(fitted.root, fitted.configs)
+    for point in matrix.points:
+        chosen = matrix.slowdown(point, choose(point.features))
+        others = [matrix.slowdown(point, config) for config in fitted.configs]
+        if any(other is not None and math.isfinite(other) for other in others):
+            assert chosen is not None
+            assert math.isfinite(chosen)
+
+
+@settings(max_examples=40, deadline=None)
+@given(matrices())
+def test_a_tree_costs_no_more_than_the_best_single_configuration(matrix: Matrix) -> None:
+    if not works(matrix) or any(c.ms is None for c in matrix.cells.values()):
+        return
+    options = FitOptions(max_slowdown=1e9)  # plain log slowdown, no extra charge
+    single = fit(
+        matrix, options, complexity=Complexity(configs=1, compound=False, price=0.0, blur=0.0)
+    )
+    tree = fit(matrix, options, complexity=LAVISH)
+    assert cost(matrix, tree) <= cost(matrix, single) + 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(matrices(), st.integers(1, 4))
+def test_limits_and_thresholds(matrix: Matrix, limit: int) -> None:
+    if not works(matrix):
+        return
+    fitted = fit(matrix, FitOptions(max_configs=limit))
+    assert 1 <= len(fitted.configs) <= limit
+    for node in nodes(fitted.root):
+        if isinstance(node, Leaf):
+            assert sorted(node.ranking) == list(range(len(fitted.configs)))
+        elif isinstance(node.test, Numeric):
+            values = [
+                math.prod(float(p.features[n]) for n in node.test.left)  # type: ignore[arg-type]
+                / math.prod(float(p.features[n]) for n in node.test.right)  # type: ignore[arg-type]
+                for p in matrix.points
+                if matrix.best(p) is not None
+            ]
+            assert node.test.threshold not in values
+            assert min(values) < node.test.threshold < max(values)
+
+
+@settings(max_examples=20, deadline=None)
+@given(matrices())
+def test_the_same_measurements_give_the_same_tree_in_any_order(matrix: Matrix) -> None:
+    if not works(matrix):
+        return
+    turned = replace(matrix, points=matrix.points[::-1], configs=matrix.configs[::-1])
+    assert fit(matrix, FitOptions()) == fit(turned, FitOptions())
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+def test_a_threshold_lies_strictly_between(a: float, b: float) -> None:
+    low, high = sorted((a, b))
+    threshold = threshold_between(low, high)
+    assert threshold is None or low < threshold < high
+
+
+def test_thresholds_of_sizes_are_geometric_and_short() -> None:
+    assert threshold_between(2048, 4096) == 2900
+    assert threshold_between(2, 3) == 2.4
+
+
+def test_a_modelled_kernel_is_chosen_well_on_shapes_that_were_left_out() -> None:
+    matrix = modelled(
+        tuple(itertools.product((1, 16, 128, 512, 2048, 8192), (512, 2048, 8192), (512, 4096)))
+    )
+    fitted = fit(matrix, FitOptions())
+    left_out = leave_one_shape_out(matrix, FitOptions(), fitted.complexity)
+    assert len(left_out.scores) == 36
+    assert left_out.geomean < 1.02
+    assert evaluate(chooser(fitted.root, fitted.configs), matrix).worst < 1.1
+
+
+def test_dtypes_are_features() -> None:
+    points = tuple(
+        Point(id=f"{m}{dtype}", features={"M": m, "x_dtype": dtype})
+        for m in (64, 128, 256, 512)
+        for dtype in ("float16", "float32")
+    )
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    cells = {
+        (p.id, config_key(c)): Cell(
+            ms=1.0 if (c["BLOCK"] == 1) == (p.features["x_dtype"] == "float16") else 2.0
+        )
+        for p in points
+        for c in configs
+    }
+    matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
+    fitted = fit(matrix, FitOptions())
+    assert fitted.features == {"x_dtype": "str"}
+    assert evaluate(chooser(fitted.root, fitted.configs), matrix).worst == 1.0
+
+
+def test_differences_within_the_measurement_error_do_not_make_a_split() -> None:
+    points = tuple(Point(id=str(m), features={"M": m}) for m in (64, 128, 256, 512))
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    cells = {
+        (p.id, config_key(c)): Cell(ms=1.0 + 0.01 * ((i + c["BLOCK"]) % 2), error=0.01)
+        for i, p in enumerate(points)
+        for c in configs
+    }
+    fitted = fit(Matrix(kernel="k", points=points, configs=configs, cells=cells), FitOptions())
+    assert isinstance(fitted.root, Leaf)
+
+
+def test_what_the_author_prunes_is_not_chosen_where_it_is_pruned() -> None:
+    points = tuple(Point(id=str(m), features={"M": m}) for m in (64, 128))
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    cells = {
+        ("64", config_key(configs[0])): Cell(ms=2.0),
+        ("64", config_key(configs[1])): Cell(ms=1.0, pruned=True),
+        ("128", config_key(configs[0])): Cell(ms=2.0),
+        ("128", config_key(configs[1])): Cell(ms=1.0),
+    }
+    matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
+    choose = chooser(*_parts(fit(matrix, FitOptions(), complexity=LAVISH)))
+    assert choose({"M": 64}) == configs[0]
+    assert choose({"M": 128}) == configs[1]
+
+
+def _parts(fitted: Fitted) -> tuple[Node, tuple[dict[str, object], ...]]:
+    return fitted.root, fitted.configs  # type: ignore[return-value]

@@ -1,0 +1,164 @@
+"""The measurement log: durable, keyed by content, tolerant of a torn end and of nothing else."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tuning_samples import context
+
+from kernel_builder.tuning.log import Measurements, summarise
+from kernel_builder.tuning.log_writer import Writer
+from kernel_builder.tuning.matrix import Point
+from kernel_builder.tuning.runner import Outcome
+from kernelhub.errors import FormatError, StoreError, TuningError
+
+POINT = Point(id="p", features={"M": 4}, case="mm/M=4")
+CONFIG = {"BLOCK": 64}
+
+
+def write(path: Path, *outcomes: Outcome) -> None:
+    with Writer(path).open() as writer:
+        writer.context(context())
+        writer.points([POINT])
+        writer.results(context().id, "p", outcomes)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Outcome(config=CONFIG, samples=(1.0, 3.0, 2.0)))
+    write(
+        path, Outcome(config=CONFIG, samples=(2.0,)), Outcome(config={"BLOCK": 1}, reason="fault")
+    )
+    found = Measurements.read(path)
+    cell = found.cell(context().id, "p", CONFIG)
+    assert cell is not None
+    assert (cell.ms, cell.samples) == (2.0, 4)
+    assert found.matrix(context()).points == (POINT,)
+    assert {c.reason for c in found.known(context().id, "p").values()} == {None, "fault"}
+
+
+@pytest.mark.parametrize("cut", [1, 10, 40])
+def test_a_torn_last_line_is_dropped_and_cut_off(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.jsonl"
+    write(
+        path, Outcome(config=CONFIG, samples=(1.0,)), Outcome(config={"BLOCK": 1}, samples=(2.0,))
+    )
+    path.write_bytes(path.read_bytes()[:-cut])
+    found = Measurements.read(path)
+    assert found.torn
+    assert len(found.known(context().id, "p")) == 1
+    write(path, Outcome(config={"BLOCK": 1}, samples=(3.0,)))
+    again = Measurements.read(path)
+    assert not again.torn
+    assert len(again.known(context().id, "p")) == 2
+
+
+def test_every_malformed_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Outcome(config=CONFIG, samples=(1.0,)))
+    lines = path.read_text().splitlines()
+    lines[2:2] = ["{", "[]", '{"result": ["x", "y"], "config": {}, "samples": [1]}', "9" * 9999]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(FormatError) as caught:
+        Measurements.read(path)
+    assert [problem.line for problem in caught.value.problems] == [3, 4, 5, 6]
+
+
+def test_a_context_that_was_edited_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Outcome(config=CONFIG, samples=(1.0,)))
+    path.write_text(path.read_text().replace("Model 132", "Model 133"))
+    with pytest.raises(FormatError, match="hash of its content"):
+        Measurements.read(path)
+
+
+@pytest.mark.parametrize("samples", ["[]", "[0]", "[-1]", "[1e999]", '["x"]', "[NaN]"])
+def test_samples_are_positive_numbers(tmp_path: Path, samples: str) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Outcome(config=CONFIG, samples=(1.5,)))
+    path.write_text(path.read_text().replace("[1.5]", samples))
+    with pytest.raises(FormatError):
+        Measurements.read(path)
+
+
+def test_other_hardware_or_source_is_never_mixed_in(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    other = context(source="sha256:" + "1" * 64)
+    write(path, Outcome(config=CONFIG, samples=(1.0,)))
+    with Writer(path).open() as writer:
+        writer.context(other)
+        writer.results(other.id, "p", [Outcome(config=CONFIG, samples=(9.0,))])
+    found = Measurements.read(path)
+    assert found.newest_first() == [other, context()]
+    assert found.foreign(other) == 1
+    cell = found.cell(other.id, "p", CONFIG)
+    assert cell is not None
+    assert cell.ms == 9.0
+
+
+def test_files_are_joined_by_concatenation(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    write(first, Outcome(config=CONFIG, samples=(1.0,)))
+    write(second, Outcome(config={"BLOCK": 1}, samples=(2.0,)))
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    assert len(Measurements.read(first).known(context().id, "p")) == 2
+
+
+def _try_to_write(path: Path) -> str:
+    try:
+        write(path)
+    except TuningError as error:
+        return error.message
+    return "written"
+
+
+def test_a_second_writer_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with Writer(path).open(), multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert "another process is writing" in pool.apply(_try_to_write, (path,))
+
+
+def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    writer = Writer(path)
+
+    class Full:
+        def __init__(self, file: object) -> None:
+            self.file = file
+
+        def write(self, data: bytes) -> int:
+            self.file.write(data[: len(data) // 2])  # type: ignore[attr-defined]
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    write(path, Outcome(config=CONFIG, samples=(1.0,)))
+
+    def until_the_disk_is_full() -> None:
+        with writer.open():
+            writer._file = Full(writer._file)
+            writer.results(context().id, "p", [Outcome(config={"BLOCK": 1}, samples=(2.0,))])
+
+    with pytest.raises(StoreError, match="No space left"):
+        until_the_disk_is_full()
+    found = Measurements.read(path)
+    assert found.torn
+    assert len(found.known(context().id, "p")) == 1
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=9), st.floats(1e3, 1e6))
+def test_one_spoilt_sample_hardly_moves_the_summary(samples: list[float], spoilt: float) -> None:
+    padded = samples * 3
+    assert (summarise([*padded, spoilt]).ms or 0) <= max(samples)
+
+
+def test_the_file_is_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Outcome(config=CONFIG, samples=(1.23456789,)))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [next(iter(row)) for row in rows] == ["context", "point", "result"]
+    assert rows[2]["samples"] == [1.23457]
