@@ -7,8 +7,7 @@ from kernel_builder.tuning import Case, workload
 
 # Hidden sizes of common models, and row counts from decoding to training.
 _FITTED = [
-    (m, n, "bfloat16") for m in (1, 32, 512, 4096, 16384) for n in (768, 2048, 4096, 8192)
-] + [
+    *((m, n, "bfloat16") for m in (1, 32, 512, 4096, 16384) for n in (768, 2048, 4096, 8192)),
     (64, 16384, "bfloat16"),
     (2048, 16384, "bfloat16"),
     (1024, 4096, "float32"),
