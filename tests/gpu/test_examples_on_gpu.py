@@ -1,4 +1,4 @@
-"""The example kernels as users get them, on a real GPU: right, searched by nobody, safe in a graph."""
+"""The example kernels as users get them, on a real GPU: right, not searched, safe in a graph."""
 
 from __future__ import annotations
 
