@@ -33,11 +33,11 @@ measure() {
 
 for step in $STEPS; do
     case $step in
-    rms-norm) measure rms-norm 70 95 ;;
-    softmax) measure softmax 60 85 ;;
-    liger-dyt) measure liger-dyt 40 60 ;;
-    fla-l2norm) measure fla-l2norm 45 65 ;;
-    matmul) measure matmul 45 70 ;;
+    rms-norm) measure rms-norm 140 165 ;;
+    softmax) measure softmax 115 140 ;;
+    liger-dyt) measure liger-dyt 25 50 ;;
+    fla-l2norm) measure fla-l2norm 50 70 ;;
+    matmul) measure matmul 55 75 ;;
     time)
         echo "== tuning time"
         timeout -k 5 105 python3 -m benchmarks.tuning_time --cases 4 --limit 95 \
