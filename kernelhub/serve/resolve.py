@@ -10,6 +10,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from .call import Call
 from .lfs import CHUNK
@@ -102,12 +103,27 @@ def send_file(
         file.close()
         raise Refusal(500, f"LFS object {path.name} is damaged on the Hub's disk")
     status, start, end, more = _part(span, size)
-    return StreamingResponse(_chunks(file, start, end), status, {**headers, **more})
+    return _FileResponse(file, start, end, status, {**headers, **more})
+
+
+class _FileResponse(StreamingResponse):
+    """Streams a part of an open file, and closes it also when the client goes away."""
+
+    def __init__(
+        self, file: BinaryIO, start: int, end: int, status: int, headers: dict[str, str]
+    ) -> None:
+        super().__init__(_chunks(file, start, end), status, headers)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
 
 
 def _chunks(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
-    with file:
-        file.seek(start)
-        while start < end and (chunk := file.read(min(CHUNK, end - start))):
-            start += len(chunk)
-            yield chunk
+    file.seek(start)
+    while start < end and (chunk := file.read(min(CHUNK, end - start))):
+        start += len(chunk)
+        yield chunk

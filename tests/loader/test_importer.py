@@ -259,6 +259,7 @@ def test_kernels_that_load_each_other_in_a_circle(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # jax, where another test imported it
 def test_a_child_forked_during_an_import_can_load(tmp_path: Path) -> None:
     started = tmp_path / "started"
     code = f"import time, pathlib\npathlib.Path({str(started)!r}).touch()\ntime.sleep(0.5)\nX = 1\n"
