@@ -14,11 +14,10 @@ package that holds `kernelhub.lock` beside its `__init__.py`:
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -182,25 +181,27 @@ def _is_own(path: Path) -> bool:
     return own
 
 
-@lru_cache(maxsize=1)
-def _entry_points() -> Mapping[str, str]:
-    """Package to the package that holds its lock, of everything that is installed."""
-    found = importlib.metadata.entry_points(group=GROUP)
-    return {point.value.partition(".")[0]: point.value for point in found}
-
-
-@lru_cache(maxsize=256)
-def _shipped(package: str) -> Path | None:
-    """The lock that the distribution of a top-level package ships; the package is not imported."""
-    home = _entry_points().get(package)
-    if home is None:
-        return None
-    top = importlib.util.find_spec(package)
-    folders = list(top.submodule_search_locations or ()) if top is not None else []
-    inner = home.split(".")[1:]
-    for folder in folders:
-        path = Path(folder, *inner, NAME)
-        if path.is_file():
-            return path
-    logger.warning("%s announces a lock of kernels, and ships no %s", package, NAME)
+def calling_package() -> str | None:
+    """Top-level package of the nearest code that is not of this package; None for a script."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if name != "kernelhub":
+            return None if name in ("", "__main__") else name
     return None
+
+
+def _shipped(package: str) -> Path | None:
+    """The lock that an installed, imported package ships; it is announced in its metadata."""
+    folders = getattr(sys.modules.get(package), "__path__", ())
+    path = next((p for p in (Path(folder, NAME) for folder in folders) if p.is_file()), None)
+    if path is None or package not in _announced():
+        return None
+    return path
+
+
+@lru_cache(maxsize=1)
+def _announced() -> frozenset[str]:
+    """Packages of whatever is installed that ship a lock. Reads the metadata of all of it."""
+    return frozenset(point.value for point in importlib.metadata.entry_points(group=GROUP))

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from .disk import discard, translated, write_whole
 from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError
+from .formats.content import content_digest
 from .formats.digest import UNHASHED, is_hashed
 from .formats.metadata import Metadata, parse_metadata
 from .formats.names import path_fault
@@ -89,10 +90,18 @@ class FolderPlace:
 class HubPlace:
     """Variants at one commit of a repository on a Hub, kept in the store."""
 
-    def __init__(self, repository: Repository, commit: str, way: Way) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        commit: str,
+        way: Way,
+        locked: Mapping[str, str] | None = None,
+    ) -> None:
+        """`locked`: the content digest that each variant has to have; None where no lock says."""
         self._repository = repository
         self._commit = commit
         self._way = way
+        self._locked = locked
 
     def variants(self) -> tuple[str, ...]:
         return tuple(self._files)
@@ -184,9 +193,30 @@ class HubPlace:
                 faults={METADATA: f"is not {expected.algorithm} {expected.value}"},
             )
         metadata = parse_metadata(data, str(folder / METADATA))
+        if self._locked is not None:
+            return self._locked_manifest(folder, variant, data, metadata)
         if metadata.digest is not None:
             return manifest_of(metadata.digest, str(folder))
         return {path: file.id for path, file in self._inside(variant).items() if is_hashed(path)}
+
+    def _locked_manifest(
+        self, folder: Path, variant: str, data: bytes, metadata: Metadata
+    ) -> Manifest:
+        """What the metadata states, or without a digest what is there, if the lock pins that."""
+        try:
+            digest = metadata.digest or hash_folder(folder)
+        except OSError as error:
+            raise IntegrityError(f"{folder} cannot be read: {error}") from error
+        manifest = manifest_of(digest, str(folder))
+        pinned, found = (self._locked or {}).get(variant), content_digest(data, digest)
+        if pinned != found:
+            raise IntegrityError(
+                f"{folder} is not what the lock pins",
+                faults={variant: f"locked is {pinned or 'no such variant'}, found {found}"},
+                hint=f"if {self._repository.repo_id} may change, run"
+                f" `kernelhub lock --upgrade {self._repository.repo_id}` and review the change",
+            )
+        return manifest
 
     def _inside(self, variant: str) -> dict[str, RemoteFile]:
         start = f"{_BUILD}{variant}/"
@@ -248,7 +278,7 @@ class HubPlace:
             verify_once(staged, self._manifest(staged, variant))
         except IntegrityError as error:
             discard(incoming)
-            error.hint = (
+            error.hint = error.hint or (
                 f"the Hub delivered what it lists for {self._repository.repo_id}@{self._commit},"
                 " and the kernel's own digest says otherwise: its publisher has to repair that"
             )

@@ -85,7 +85,7 @@ def collect(folder: Path, files: Sequence[Path] = ()) -> Requirements:
     for path in files or _found(folder):
         try:
             listed += _read(path, folder, read)
-        except FormatError as error:
+        except FormatError as error:  # noqa: PERF203 - faults of every file are told at once
             problems += error.problems
     if problems:
         raise FormatError("requirements of kernels", problems)

@@ -151,7 +151,7 @@ def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
     for index, entry in enumerate(model.kernel):
         try:
             kernels.append(_locked(entry))
-        except RequirementError as error:
+        except RequirementError as error:  # noqa: PERF203 - every fault is told at once
             message = f"requirement {entry.requirement!r}: {error.reason}"
             found.append(_at(positions, ("kernel", index, "requirement"), path, message))
     found += _repeated(kernels, path, positions)

@@ -44,6 +44,8 @@ SCHEMA = 1
 _PUBLISHER = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
 
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
 
 def subject_fault(text: str) -> str | None:
     """Why `text` is neither a publisher, a repository nor a repository at a commit, or None."""
@@ -93,6 +95,13 @@ def _pem(value: str) -> str:
     return value
 
 
+def _sha256(value: str) -> str:
+    value = value.replace(":", "").lower()
+    if not _SHA256.fullmatch(value):
+        raise custom_error("expected the SHA-256 of a certificate in 64 hexadecimal digits")
+    return value
+
+
 Publisher = Annotated[Text, AfterValidator(_publisher)]
 Subject = Annotated[Text, AfterValidator(_subject)]
 SubjectOrAll = Annotated[Text, AfterValidator(_subject_or_all)]
@@ -116,6 +125,9 @@ class Signer(Authored):
     identity: Text | None = Field(None, description="Sigstore identity, such as a workflow's URL.")
     issuer: Text | None = Field(None, description="OpenID issuer of that identity.")
     revoked: StrictBool = Field(False, description="Whether signatures of theirs are refused.")
+    revoked_certificates: tuple[Annotated[Text, AfterValidator(_sha256)], ...] = Field(
+        (), description="SHA-256, in hex, of signing certificates that are refused."
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Signer:

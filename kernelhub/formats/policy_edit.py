@@ -153,8 +153,4 @@ def _normal(value: Any) -> Any:
 
 def _by_hand(path: str) -> FormatError:
     message = "this file is written in a way that cannot be changed without touching more of it"
-    return FormatError(
-        path, [Problem(message=message, path=path)], hint="change it with an editor"
-    )
-
-
+    return FormatError(path, [Problem(message=message, path=path)], hint="change it with an editor")

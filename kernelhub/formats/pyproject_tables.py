@@ -1,10 +1,10 @@
 """The kernels that a `pyproject.toml` asks for: our table, and that of HF's client.
 
-    [tool.kernelhub.dependencies]
-    "org/flash-attn" = ">=1,<3"     # specifiers, "*" for the newest, "@<commit>", or an integer
+[tool.kernelhub.dependencies]
+"org/flash-attn" = ">=1,<3"     # specifiers, "*" for the newest, "@<commit>", or an integer
 
-    [tool.kernels.dependencies]     # HF's: integers only
-    "org/norms" = 1
+[tool.kernels.dependencies]     # HF's: integers only
+"org/norms" = 1
 """
 
 from __future__ import annotations
