@@ -87,7 +87,7 @@ def read_bundle(folder: Path) -> Bundle | None:
     if len(data) > _MOST_BYTES:
         raise TrustError(f"{path} is larger than {_MOST_BYTES} bytes, so it is no signature")
     try:
-        raw = load_json(data, str(path))
+        raw: Any = load_json(data, str(path))
         statement = _statement(raw)
         certificate = _certificate(raw)
         key_hint = (raw["verificationMaterial"].get("publicKey") or {}).get("hint")

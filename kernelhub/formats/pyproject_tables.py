@@ -97,7 +97,7 @@ def _table(
                 )
             )
             return {}
-    return value
+    return dict(value)
 
 
 def _unknown_keys(raw: dict[str, Any], path: str, positions: Positions) -> list[Problem]:
