@@ -1,4 +1,4 @@
-"""Every kernel on this disk against its digest, its lock and its signature; and what to clean up."""
+"""Kernels on this disk against their digest, lock and signature; and what to clean up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to know of a kernel before it is trusted. Downloads and verifies; imports nothing."""
+"""What there is to know of a kernel before it is trusted. Downloads, verifies, imports nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .formats.content import content_digest
 from .formats.metadata import Metadata, parse_metadata
 from .formats.variant import VariantName
 from .hints import Look, look, summary
-from .locks import project_lock
+from .locks import LockFile, project_lock
 from .places import HubPlace, Ready
 from .policies import Rules, rules
 from .reporter import SILENT, Reporter
@@ -93,12 +93,14 @@ def inspect(
     data = (ready.folder / METADATA).read_bytes()
     metadata = parse_metadata(data, METADATA)
     content = content_digest(data, metadata.digest or hash_folder(ready.folder))
+    file = project_lock(now)
+    pinned = _pinned(file, requirement.repo_id, resolved.commit, name)
     asked = Asked(
         repository=repository,
         commit=resolved.commit,
         argument=False,
         rules=in_force,
-        locked=False,
+        locked=file is not None and file.consents and pinned == content,
         way=way,
     )
     looks = {
@@ -115,7 +117,7 @@ def inspect(
         hub_trusted=_hub_trusted(asked),
         allowed=_allowed(asked),
         signature=_signature(ready, requirement.repo_id, in_force, offline=way.connect is None),
-        locked=_locked(now, requirement.repo_id, resolved.commit, name, content),
+        locked=_locked(file, requirement.repo_id, pinned, content),
         content=content,
         metadata=metadata,
         files={path: (ready.folder / path).stat().st_size for path in sorted(ready.manifest)},
@@ -163,16 +165,20 @@ def _signature(ready: Ready, repo_id: str, in_force: Rules, *, offline: bool) ->
     return f"{bundle.kind}, verified: by {signer.name!r}"
 
 
-def _locked(now: settings.Settings, repo_id: str, commit: str, variant: str, content: str) -> str:
-    file = project_lock(now)
+def _pinned(file: LockFile | None, repo_id: str, commit: str, variant: str) -> str | None:
+    """The content digest that the project's lock pins for a variant of a commit."""
+    held = file.lock.of(repo_id) if file is not None else ()
+    kernel = next((kernel for kernel in held if kernel.commit == commit), None)
+    return kernel.variants.get(variant) if kernel is not None else None
+
+
+def _locked(file: LockFile | None, repo_id: str, pinned: str | None, content: str) -> str:
     held = file.lock.of(repo_id) if file is not None else ()
     if file is None or not held:
         return "not in a lock of this project"
-    kernel = next((kernel for kernel in held if kernel.commit == commit), None)
-    if kernel is None:
+    if pinned is None:
         return f"{file.path} pins {', '.join(k.commit[:12] for k in held)} instead"
-    same = kernel.variants.get(variant) == content
-    return f"{file.path} pins {'these bytes' if same else 'OTHER BYTES'}"
+    return f"{file.path} pins {'these bytes' if pinned == content else 'OTHER BYTES'}"
 
 
 def _unread(ready: Ready, looks: Mapping[str, Look]) -> dict[str, str]:
