@@ -85,7 +85,7 @@ def inspect(
     requirement = requirement_of(repo_id, version, revision)
     way = way_of(now, source, reporter)
     repository = Store(now.cache, now.endpoint).repository(requirement.repo_id)
-    resolved = resolve(requirement, repository, way)
+    resolved = resolve(requirement, repository, way, tell=False)
     place = HubPlace(repository, resolved.commit, way)
     name = _variant(place, requirement.repo_id, variant)
     ready = place.ready(name)

@@ -160,7 +160,7 @@ class _Locking:
         if kept is not None:
             return Resolved(commit=kept.commit, version=kept.version)
         repository = self._store.repository(requirement.repo_id)
-        return resolve(requirement, repository, self._way)
+        return resolve(requirement, repository, self._way, tell=False)
 
     def _is_upgraded(self, repo_id: str) -> bool:
         return self._upgrade == UPGRADE_ALL or repo_id in self._upgrade

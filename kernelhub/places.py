@@ -171,6 +171,7 @@ class HubPlace:
 
         A copy that is wrong is replaced once; where that cannot be done it is refused.
         """
+        self.variants()  # listed before the commit's lock is taken, which listing takes as well
         wrong: IntegrityError | None = None
         if (stored := self._repository.find(self._commit, variant)) is not None:
             try:

@@ -38,6 +38,8 @@ from .toml_lines import Positions, decode_text, load_toml
 
 SCHEMA = 1
 NAME = "kernelhub.lock"
+_ANEW = "mend it, or remove the file and run `kernelhub lock`"
+_MERGE = "take one side (`git checkout --ours` or `--theirs`), then run `kernelhub lock`"
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |\r?$)")
 
 
@@ -136,7 +138,7 @@ def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
     """
     text = decode_text(data, path)
     if markers := _conflict_markers(text, path):
-        raise FormatError(path, markers, hint="resolve the conflict, or run `kernelhub lock` anew")
+        raise FormatError(path, markers, hint=_MERGE)
     raw, positions = load_toml(text, path)
     if (wrong := _schema_problem(raw, path, positions)) is not None:
         raise FormatError(path, [wrong])
@@ -146,7 +148,7 @@ def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
         for e in errors
     ]
     if model is None:
-        raise FormatError(path, found, hint="run `kernelhub lock` to write it anew")
+        raise FormatError(path, found, hint=_ANEW)
     kernels: list[LockedKernel] = []
     for index, entry in enumerate(model.kernel):
         try:
@@ -156,7 +158,7 @@ def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
             found.append(_at(positions, ("kernel", index, "requirement"), path, message))
     found += _repeated(kernels, path, positions)
     if found:
-        raise FormatError(path, found, hint="run `kernelhub lock` to write it anew")
+        raise FormatError(path, found, hint=_ANEW)
     return Lock(kernels=tuple(sorted(kernels, key=sort_key)))
 
 
@@ -220,7 +222,7 @@ def _schema_problem(raw: Mapping[str, Any], path: str, positions: Positions) -> 
     elif "schema" not in raw:
         message, hint = "the schema number is missing", f"its first line is schema = {SCHEMA}"
     else:
-        message, hint = f"expected the schema number {SCHEMA}, found {shown(schema)}", None
+        message, hint = f"expected the schema number {SCHEMA}, found {shown(schema)}", _ANEW
     return Problem(
         message=message, path=path, at="schema", line=line, column=column, hint=hint, code="schema"
     )

@@ -74,7 +74,11 @@ def with_signer(text: str | None, signer: Mapping[str, object], path: str = "pol
     lines = [f"{key} = {_value(value)}" for key, value in signer.items()]
     changed = text.rstrip("\n") + "\n\n" + "\n".join(["[[signers]]", *lines]) + "\n"
     wanted = {**raw, "signers": [*raw.get("signers", []), dict(signer)]}
-    parse_policy(changed, path)
+    try:
+        load_toml(changed, path)
+    except FormatError as error:
+        raise _by_hand(path) from error
+    parse_policy(changed, path)  # tells what is wrong with the signer
     return _checked(changed, wanted, path)
 
 
