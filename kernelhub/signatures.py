@@ -227,7 +227,7 @@ def _verify(
 
 def _verify_model_signing(folder: Path, bundle: Bundle, signer: Signer) -> None:
     try:
-        from model_signing import verifying
+        from model_signing import hashing, verifying
     except ImportError as error:
         raise MissingExtra("verifying signatures", "signing") from error
     if signer.kind == "key" and bundle.certificate is None and not bundle.key_hint:
@@ -241,7 +241,10 @@ def _verify_model_signing(folder: Path, bundle: Bundle, signer: Signer) -> None:
         trusted.write_text(signer.public_key or signer.certificates or "", "utf-8")
         signature = Path(temporary) / FILE
         signature.write_bytes(bundle.data)  # the bytes that were parsed, whatever the file is now
-        config = verifying.Config().set_ignore_unsigned_files(True)
+        algorithm = next((file.algorithm for file in (bundle.statement or {}).values()), "sha256")
+        hashes = hashing.Config().use_file_serialization(hashing_algorithm=algorithm)
+        hashes.set_ignored_paths(paths=[], ignore_git_paths=False)
+        config = verifying.Config().set_hashing_config(hashes).set_ignore_unsigned_files(True)
         if signer.kind == "key":
             config.use_elliptic_key_verifier(public_key=trusted)
         else:

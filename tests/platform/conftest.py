@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-
 from kernelhub.cli import group, run
 from kernelhub.serve.testing import RunningHub, running_hub
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loader"))
 
-import published  # noqa: E402 - the helper of the loader's tests
+import published
 
 Publish = Callable[..., str]
 Command = Callable[..., "Outcome"]
@@ -68,5 +67,3 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
         return Outcome(code, out, err)
 
     return call
-
-

@@ -54,9 +54,7 @@ def forget() -> None:
     verify._verified.clear()
 
 
-def test_lock_then_load(
-    hub: RunningHub, publish: Publish, project: Path, command: Command
-) -> None:
+def test_lock_then_load(hub: RunningHub, publish: Publish, project: Path, command: Command) -> None:
     commits = [publish("demo/k", numbered(n), version=n) for n in range(1, 4)]
     ask(project, "demo/k>=1,<3")
     outcome = command("lock")
@@ -137,9 +135,7 @@ def test_conflicts_name_the_chain(publish: Publish, project: Path, command: Comm
     ask(project, "demo/top", "demo/base>=2")
     outcome = command("lock")
     assert outcome.code == 1
-    assert (
-        "demo/top (kernel-requirements.txt:1) -> demo/mid==1 -> demo/base==1" in outcome.err
-    )
+    assert "demo/top (kernel-requirements.txt:1) -> demo/mid==1 -> demo/base==1" in outcome.err
     assert "demo/base>=2 (kernel-requirements.txt:2)" in outcome.err
     assert not (project / "kernelhub.lock").exists()
     ask(project, "demo/base>=2", "demo/base<2")
@@ -381,7 +377,9 @@ def test_hf_locks_in_and_out(publish: Publish, project: Path, command: Command) 
     (project / "pyproject.toml").write_text('[tool.kernels.dependencies]\n"demo/k" = 1\n')
     entry = {"dependency": {"repo-id": "demo/k", "version": 1}, "lock": {"commit": first}}
     (project / "kernels.lock").write_text(json.dumps([entry]))
-    outcome = command("lock", "--from-hf", "kernels.lock", "--hf", "new.json", "--hf-old", "old.json")
+    outcome = command(
+        "lock", "--from-hf", "kernels.lock", "--hf", "new.json", "--hf-old", "old.json"
+    )
     assert outcome.code == 0, outcome.err
     assert lock_of(project).kernels[0].commit == first, "HF's pin is kept, though v1 has moved"
     assert json.loads((project / "new.json").read_bytes()) == [entry]

@@ -32,7 +32,9 @@ def test_the_text_of_a_lock() -> None:
             kernel(variants={"torch-cuda": DIGEST, "torch-cpu": DIGEST}),
         )
     )
-    assert render_lock(lock) == f"""\
+    assert (
+        render_lock(lock)
+        == f"""\
 # Written by `kernelhub lock`. Commit this file; comments in it are kept.
 schema = 1
 
@@ -54,6 +56,7 @@ dependencies = ["org/k==1"]
 [kernel.variants]
 torch-cpu = "{DIGEST}"
 """
+    )
 
 
 def test_comments_stay_where_they_belong() -> None:
@@ -169,7 +172,9 @@ def test_content_digest_is_what_its_definition_says() -> None:
     import hashlib
 
     files = {"b.py": b"1", "a/é.py": b"2"}
-    digest = Digest(algorithm="sha512", files={p: hash_bytes(d, "sha512") for p, d in files.items()})
+    digest = Digest(
+        algorithm="sha512", files={p: hash_bytes(d, "sha512") for p, d in files.items()}
+    )
     lines = sorted(
         [
             *(f"sha512 {hashlib.sha512(d).hexdigest()} {p}\n" for p, d in files.items()),
@@ -237,7 +242,10 @@ def test_no_comment_is_lost(lock: Lock, data: st.DataObject) -> None:
 
 @given(st.text(max_size=300) | st.binary(max_size=300))
 def test_any_text_is_read_or_refused(text: str | bytes) -> None:
-    for data in (text, b"schema = 1\n" + text if isinstance(text, bytes) else "schema = 1\n" + text):
+    for data in (
+        text,
+        b"schema = 1\n" + text if isinstance(text, bytes) else "schema = 1\n" + text,
+    ):
         try:
             parse_lock(data)
         except FormatError as error:

@@ -156,7 +156,10 @@ def test_adding_and_removing_undo_each_other(items: list[str], item: str, space:
 
 @given(st.text(max_size=200) | st.binary(max_size=200))
 def test_any_text_is_read_or_refused(text: str | bytes) -> None:
-    for data in (text, b"schema = 1\n" + text if isinstance(text, bytes) else "schema = 1\n" + text):
+    for data in (
+        text,
+        b"schema = 1\n" + text if isinstance(text, bytes) else "schema = 1\n" + text,
+    ):
         try:
             parse_policy(data)
         except FormatError as error:

@@ -23,7 +23,9 @@ org/a==1
   org/b >= 1, < 3   # why
 org/c@{COMMIT}
 org/d#not-a-comment-but-no-name-either-1""".rsplit("\n", 1)[0]
-    found = parse_requirements_file(f"{text}\n\n-r more.txt\n--requirement=x/y.txt\r\norg/e", "r.txt")
+    found = parse_requirements_file(
+        f"{text}\n\n-r more.txt\n--requirement=x/y.txt\r\norg/e", "r.txt"
+    )
     assert [str(item.requirement) for item in found.listed] == [
         "org/a==1",
         "org/b<3,>=1",
