@@ -201,10 +201,8 @@ def _check_one(
     metadata = _read(folder / METADATA)
     if bundle.statement is not None:
         _compare(folder, bundle.statement, {**manifest, METADATA: _sha256(metadata)})
-    elif (digest := parse_metadata(metadata, METADATA).digest) is None:
-        raise _Refused("it covers metadata.json only, and that holds no digest of the other files")
-    elif dict(manifest) != manifest_of(digest, str(folder)):
-        raise _Refused("the files are not those that the signed metadata.json names")
+    else:
+        _compare_digest(folder, metadata, manifest)
     try:
         _verify(folder, bundle, metadata, signer, offline=offline)
     except (KernelHubError, _Refused):
@@ -283,6 +281,18 @@ def _compare(folder: Path, signed: Mapping[str, FileId], held: Mapping[str, File
             file = FileId(expected.algorithm, _hash(folder / path, expected.algorithm))
         if expected != file:
             raise _Refused(f"it was made over other bytes of {path}")
+
+
+def _compare_digest(folder: Path, metadata: bytes, held: Manifest) -> None:
+    """What is held has to be what the digest in the signed metadata.json names."""
+    try:
+        digest = parse_metadata(metadata, METADATA).digest
+    except FormatError as error:
+        raise _Refused("metadata.json is malformed") from error
+    if digest is None:
+        raise _Refused("it covers metadata.json only, and that holds no digest of the other files")
+    if dict(held) != manifest_of(digest, str(folder)):
+        raise _Refused("the files are not those that the signed metadata.json names")
 
 
 def _hash(path: Path, algorithm: str) -> str:

@@ -16,6 +16,7 @@ from .lock import SCHEMA, Lock, LockedKernel, sort_key
 _HEADER = ("# Written by `kernelhub lock`. Commit this file; comments in it are kept.",)
 _KEY = re.compile(r"""\s*(?P<key>"(?:\\.|[^"\\])*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""")
 _TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|[^#"']""")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -101,7 +102,8 @@ def _collect(text: str) -> tuple[_Comments, list[_Comments], list[str]]:
     blocks: list[_Comments] = []
     current, prefix = head, ""
     pending: list[str] = []
-    for line in text.splitlines():
+    for raw in text.split("\n"):
+        line = _CONTROL.sub("", raw).rstrip()  # TOML has none of them in comments
         stripped = line.strip()
         if stripped.startswith("#"):
             pending.append(stripped)

@@ -65,7 +65,7 @@ def parse_requirements_file(data: str | bytes, path: str) -> RequirementsFile:
     listed: list[Listed] = []
     includes: list[Include] = []
     problems: list[Problem] = []
-    for number, raw in enumerate(decode_text(data, path).splitlines(), 1):
+    for number, raw in enumerate(decode_text(data, path).split("\n"), 1):
         line = _COMMENT.sub("", raw).rstrip()
         text = line.lstrip()
         if not text:

@@ -1,4 +1,4 @@
-"""A live Hub with a way to publish on it, a project folder, and the commands run in this process."""
+"""A live Hub to publish on, a project folder, and the commands run in this process."""
 
 from __future__ import annotations
 

@@ -46,10 +46,8 @@ def run(path, mode):
 
 def folder_of(repo_id: str = "demo/k") -> Path:
     now = settings.current()
-    found = [
-        s for _, s in Store(now.cache, now.endpoint).everything() if s.receipt.repo_id == repo_id
-    ]
-    return found[0].folder
+    everything = (stored for _, stored in Store(now.cache, now.endpoint).everything())
+    return next(stored.folder for stored in everything if stored.receipt.repo_id == repo_id)
 
 
 def test_verify(publish: Publish, project: Path, command: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,15 @@ from kernelhub.formats.hf_lock import (
 )
 
 COMMIT = "715eaa24490779a6961cf24e2a849c25afdc7801"
+
+
+def refusal(parse: Callable[..., object], *arguments: object) -> FormatError | None:
+    """What `parse` raises for faults of a file, None if it reads it."""
+    try:
+        parse(*arguments)
+    except FormatError as error:
+        return error
+    return None
 
 
 def test_the_new_format() -> None:
@@ -151,10 +161,8 @@ def test_all_faults_at_once() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    try:
-        parse_hf_lock(data)
-    except FormatError as error:
-        assert error.problems
+    error = refusal(parse_hf_lock, data)
+    assert error is None or error.problems
 
 
 ENTRIES = st.builds(

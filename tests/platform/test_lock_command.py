@@ -377,9 +377,8 @@ def test_hf_locks_in_and_out(publish: Publish, project: Path, command: Command) 
     (project / "pyproject.toml").write_text('[tool.kernels.dependencies]\n"demo/k" = 1\n')
     entry = {"dependency": {"repo-id": "demo/k", "version": 1}, "lock": {"commit": first}}
     (project / "kernels.lock").write_text(json.dumps([entry]))
-    outcome = command(
-        "lock", "--from-hf", "kernels.lock", "--hf", "new.json", "--hf-old", "old.json"
-    )
+    written = ("--hf", "new.json", "--hf-old", "old.json")
+    outcome = command("lock", "--from-hf", "kernels.lock", *written)
     assert outcome.code == 0, outcome.err
     assert lock_of(project).kernels[0].commit == first, "HF's pin is kept, though v1 has moved"
     assert json.loads((project / "new.json").read_bytes()) == [entry]

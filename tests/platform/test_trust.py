@@ -76,7 +76,7 @@ def test_deny_wins_over_everything(
     for subject in ("trusted-org", "trusted-org/k", f"trusted-org/k@{commit}"):
         with machine(f'deny = ["{subject}"]\npublishers = ["trusted-org"]'):
             for arguments in ({}, ANY, {"trust_remote_code": ["trusted-org/k"]}):
-                with pytest.raises(TrustError, match="denied by .*etc-policy"):
+                with pytest.raises(TrustError, match=r"denied by .*etc-policy"):
                     get_kernel("trusted-org/k", **arguments)
         user(f'deny = ["{subject}"]')
         with pytest.raises(TrustError, match="denied by"):
@@ -111,9 +111,9 @@ def test_a_binding_policy(
         assert get_kernel("trusted-org/k==1").A == 3, "the Hub's mark still counts"
         outcome = command("trust", "add", "demo/k")
         assert "is binding: what you trust does not count" in outcome.err
-    with machine('binding = true\nhub-trusted = false\npublishers = ["ours"]'):
-        with pytest.raises(TrustError):
-            get_kernel("trusted-org/k==1", **ANY)  # though it was allowed and remembered
+    text = 'binding = true\nhub-trusted = false\npublishers = ["ours"]'
+    with machine(text), pytest.raises(TrustError):
+        get_kernel("trusted-org/k==1", **ANY)  # though it was allowed and remembered
     with machine("binding = true\nlocks = true"):
         assert get_kernel("demo/k").A == 1
         assert last_consent() is Consent.LOCK
