@@ -15,6 +15,7 @@ from .formats.lock import Lock, LockedKernel
 from .places import HubPlace, Ready
 from .policies import Rules
 from .resolution import Way
+from .signature_file import read_bundle
 from .store import Repository, Store, Stored, hub_folder
 
 DAY = 24 * 3600.0
@@ -88,7 +89,7 @@ def _pinned(lock: Lock | None, repo_id: str, commit: str) -> LockedKernel | None
 
 def _signature(ready: Ready, repo_id: str, rules: Rules, *, offline: bool) -> str:
     required = rules.signature_required_by(repo_id)
-    bundle = signatures.read_bundle(ready.folder)
+    bundle = read_bundle(ready.folder)
     signers = rules.signers(repo_id)
     if required is None and (bundle is None or not signers):
         return "none" if bundle is None else "unverified"

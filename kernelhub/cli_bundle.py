@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from . import settings
-from .bundling import read_bundle, write_bundle
+from .bundling import write_bundle
 from .cli_lock import current_lock, files_option, json_option, open_project, platform_option
 from .cli_lock import project_option as _project
 from .formats.lock import NAME
@@ -16,6 +16,7 @@ from .locks import project_lock, read_lock
 from .policies import rules
 from .store import Store
 from .syncing import refuse_gaps, sync
+from .unbundling import read_bundle
 
 
 @click.command()

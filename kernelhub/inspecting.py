@@ -17,6 +17,7 @@ from .places import HubPlace, Ready
 from .policies import Rules, rules
 from .reporter import SILENT, Reporter
 from .resolution import requirement_of, resolve
+from .signature_file import read_bundle
 from .sources import Source
 from .store import Store
 from .verify import METADATA, hash_folder
@@ -153,7 +154,7 @@ def _allowed(asked: Asked) -> str:
 
 def _signature(ready: Ready, repo_id: str, in_force: Rules, *, offline: bool) -> str:
     try:
-        bundle = signatures.read_bundle(ready.folder)
+        bundle = read_bundle(ready.folder)
         if bundle is None:
             return "none"
         signers = in_force.signers(repo_id)

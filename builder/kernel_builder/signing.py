@@ -15,7 +15,7 @@ from kernelhub.disk import sibling, translated, write_whole
 from kernelhub.errors import InputError, KernelHubError, MissingExtra
 from kernelhub.formats.digest import UNHASHED, is_hashed
 from kernelhub.formats.metadata import parse_metadata
-from kernelhub.signatures import FILE
+from kernelhub.signature_file import FILE
 from kernelhub.sources.folder import METADATA, find_variants
 from kernelhub.verify import verify_folder, walk
 

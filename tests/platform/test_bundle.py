@@ -18,12 +18,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kernelhub import get_kernel, settings, tar
-from kernelhub.bundling import read_bundle
 from kernelhub.errors import FormatError, IntegrityError, KernelHubError, StoreError, TrustError
 from kernelhub.formats.bundle import parse_bundle
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
 from kernelhub.store import Store
+from kernelhub.unbundling import read_bundle
 
 Publish = Callable[..., str]
 Command = Callable[..., Any]

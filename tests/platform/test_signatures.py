@@ -21,6 +21,7 @@ from kernelhub.errors import TrustError
 from kernelhub.formats.policy import Signer
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
+from kernelhub.signature_file import FILE, read_bundle
 from kernelhub.trust import Consent
 
 pytest.importorskip("model_signing", reason="the extra `signing` is not installed")
@@ -297,6 +298,27 @@ def test_certificates(publish: Publish, tmp_path: Path, keys: dict[str, Path]) -
     assert "certificate that signed it is revoked" in str(caught.value.__cause__)
 
 
+def test_build_sign_publish_load(
+    hub: RunningHub, tmp_path: Path, keys: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = CliRunner().invoke
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "torch-ext/demo_kernel").mkdir(parents=True)
+    (tmp_path / "torch-ext/demo_kernel/__init__.py").write_text("A = 1\n")
+    (tmp_path / "build.toml").write_text(
+        '[general]\nname = "demo-kernel"\nversion = 1\nedition = 5\nlicense = "MIT"\n'
+        'backends = ["cpu", "cuda"]\n[general.hub]\nrepo-id = "demo/k"\n[torch-noarch]\n'
+    )
+    for arguments in (["build"], ["sign", "--key", str(keys["a.key"])], ["publish"]):
+        done = run(builder, arguments)
+        assert done.exit_code == 0, (done.output, done.exception)
+    policy('require-signature = ["*"]\n' + signer("team", keys["a.pub"]))
+    assert load().A == 1
+    assert last().signer == "team"
+    assert run(builder, ["build"]).exit_code == 0  # a build anew carries no old signature
+    assert not list((tmp_path / "build").rglob("*.sigstore"))
+
+
 def test_signing_refuses_what_was_changed_after_the_build(
     tmp_path: Path, keys: dict[str, Path]
 ) -> None:
@@ -322,7 +344,7 @@ def test_the_sign_command(tmp_path: Path, keys: dict[str, Path]) -> None:
     done = run(builder, [*locked, "--password", "--json"], input="pw\n")
     assert done.exit_code == 0, done.output
     assert (folder / SIGNATURE).is_file()
-    statement = signatures.read_bundle(folder / "build/torch-cpu").statement
+    statement = read_bundle(folder / "build/torch-cpu").statement
     assert sorted(statement) == [".gitignore", "__init__.py", "metadata.json"]
     for arguments in ([], ["--key", str(keys["a.key"]), "--sigstore"]):
         assert run(builder, ["sign", str(folder), *arguments]).exit_code == 2
@@ -365,7 +387,7 @@ def test_a_bundle_of_hf_by_nobody_that_is_known(
     | st.lists(inner, max_size=2), max_leaves=8).map(lambda v: json.dumps(v).encode()))  # fmt: skip
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_signature_file_is_read_or_refused(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / signatures.FILE).write_bytes(data)
+    (tmp_path / FILE).write_bytes(data)
     nobody = Signer.model_validate(
         {"name": "x", "publishers": ["*"], "identity": "i", "issuer": "j"}
     )
