@@ -35,6 +35,11 @@ def trust() -> None:
 @click.option("--identity", help="Sigstore identity, with --issuer.")
 @click.option("--issuer", help="OpenID issuer of the identity.")
 @click.option(
+    "--trusted-root",
+    type=click.Path(path_type=Path, exists=True),
+    help="Trusted root (JSON) of a private Sigstore.",
+)
+@click.option(
     "--no-consent", is_flag=True, help="The signer's signature is looked at, and allows nothing."
 )
 def trust_add(
@@ -46,6 +51,7 @@ def trust_add(
     certificates: Path | None,
     identity: str | None,
     issuer: str | None,
+    trusted_root: Path | None,
     no_consent: bool,
 ) -> None:
     """Trust a publisher, a repository, one commit of it, or who signs for them."""
@@ -56,9 +62,8 @@ def trust_add(
     if signer is not None:
         facts: dict[str, object] = {"name": signer, "publishers": [subject]}
         facts |= {k: v for k, v in (("identity", identity), ("issuer", issuer)) if v is not None}
-        for name, file in (("public-key", key), ("certificates", certificates)):
-            if file is not None:
-                facts[name] = _pem(file)
+        files = {"public-key": key, "certificates": certificates, "trusted-root": trusted_root}
+        facts |= {name: _read(file) for name, file in files.items() if file is not None}
         if no_consent:
             facts["trust"] = False
         text = with_signer(text, facts, str(path))
@@ -179,7 +184,7 @@ def _text(path: Path) -> str | None:
         return path.read_bytes().decode("utf-8", "replace")
 
 
-def _pem(path: Path) -> str:
+def _read(path: Path) -> str:
     with translated(path):
         return path.read_bytes().decode("utf-8", "replace")
 

@@ -18,6 +18,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from .errors import FormatError, KernelHubError, MissingExtra, TrustError
 from .formats.json_text import load_json
@@ -197,7 +198,10 @@ def _verify_sigstore(bundle: Bundle, metadata: bytes, signer: Signer, *, offline
     except ImportError as error:
         raise MissingExtra("verifying signatures", "signing") from error
     parsed = SigstoreBundle.from_json(bundle.data)
-    verifier = Verifier.production(offline=offline)
+    if signer.trusted_root is None:
+        verifier = Verifier.production(offline=offline)
+    else:
+        verifier = Verifier(trusted_root=_trusted_root(signer.trusted_root))
     who = Identity(identity=signer.identity or "", issuer=signer.issuer)
     if bundle.statement is None:
         verifier.verify_artifact(metadata, parsed, who)
@@ -205,6 +209,16 @@ def _verify_sigstore(bundle: Bundle, metadata: bytes, signer: Signer, *, offline
     _, payload = verifier.verify_dsse(parsed, who)
     if resources(load_json(payload, FILE)) != bundle.statement:
         raise _Refused("the signed statement is not the one that was read")
+
+
+def _trusted_root(text: str) -> Any:
+    """Sigstore's reader takes a file only."""
+    from sigstore.models import TrustedRoot
+
+    with tempfile.TemporaryDirectory(prefix="kernelhub-") as folder:
+        path = Path(folder) / "trusted_root.json"
+        path.write_text(text, "utf-8")
+        return TrustedRoot.from_file(str(path))
 
 
 def _compare(folder: Path, signed: Mapping[str, FileId], held: Mapping[str, FileId]) -> None:

@@ -17,7 +17,8 @@
     trust = true                      # whether its signature is consent
     public-key = '''-----BEGIN PUBLIC KEY-----...'''
     # or certificates = '''PEM of the authorities'''
-    # or identity = "https://.../workflow.yml@refs/heads/main" and issuer = "https://..."
+    # or identity = "https://.../workflow.yml@refs/heads/main" and issuer = "https://...",
+    #    with trusted-root = '''{...}''' for a private Sigstore
     revoked = false
 
 Unknown keys are refused: a policy that says something that is not understood may not be followed
@@ -124,6 +125,9 @@ class Signer(Authored):
     )
     identity: Text | None = Field(None, description="Sigstore identity, such as a workflow's URL.")
     issuer: Text | None = Field(None, description="OpenID issuer of that identity.")
+    trusted_root: Text | None = Field(
+        None, description="JSON of the trusted root of a private Sigstore; default: the public one."
+    )
     revoked: StrictBool = Field(False, description="Whether signatures of theirs are refused.")
     revoked_certificates: tuple[Annotated[Text, AfterValidator(_sha256)], ...] = Field(
         (), description="SHA-256, in hex, of signing certificates that are refused."
@@ -138,6 +142,8 @@ class Signer(Authored):
             raise custom_error(
                 "expected exactly one of 'public-key', 'certificates', and 'identity' with 'issuer'"
             )
+        if self.trusted_root is not None and self.identity is None:
+            raise custom_error("'trusted-root' belongs to an 'identity'")
         return self
 
     @property
