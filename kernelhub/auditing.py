@@ -10,7 +10,7 @@ from pathlib import Path
 
 from . import signatures
 from .disk import discard
-from .errors import FormatError, HubError, IntegrityError, KernelHubError, NotCached
+from .errors import FormatError, HubError, IntegrityError, KernelHubError, NotCached, NotFoundError
 from .formats.lock import Lock, LockedKernel
 from .places import HubPlace, Ready
 from .policies import Rules
@@ -148,32 +148,35 @@ class Repaired:
 def repair(store: Store, endpoint: str, way: Way, lock: Lock | None) -> tuple[Repaired, ...]:
     """Check each variant and download again what is damaged.
 
-    What comes from another Hub than `endpoint`, and what cannot be had again, is removed: a load
-    would refuse it.
+    What is damaged and cannot be had again (offline, or from another Hub than `endpoint`) is
+    removed: a load would refuse it. What cannot be checked stays.
     """
     found: list[Repaired] = []
     for hub, stored in tuple(store.everything()):
         receipt = stored.receipt
         locked = _pinned(lock, receipt.repo_id, receipt.commit)
+        reachable = way if hub == hub_folder(endpoint) else _OFFLINE
         try:
-            place_of(stored, locked).verified(stored.folder, receipt.variant)
-            continue
-        except (IntegrityError, FormatError, NotCached) as error:
-            fault = str(error)
-        repository = Repository(stored.folder.parents[2], receipt.repo_id)
-        repository.remove(receipt.commit, receipt.variant)
-        repository.forget_note(receipt.commit, "listing.json")
-        if hub != hub_folder(endpoint):
-            error_text = f"it came from another Hub ({hub}): removed"
-            found.append(Repaired(stored=stored, fault=fault, error=error_text))
-            continue
-        try:
-            place_of(stored, locked, way).ready(receipt.variant)
-        except (IntegrityError, FormatError, NotCached, HubError) as error:
-            found.append(Repaired(stored=stored, fault=fault, error=f"removed: {error}"))
-        else:
-            found.append(Repaired(stored=stored, fault=fault))
+            place_of(stored, locked, reachable).verified(stored.folder, receipt.variant)
+        except (NotCached, HubError) as error:  # what it should be is not known, so it stays
+            found.append(Repaired(stored=stored, fault="cannot be checked", error=str(error)))
+        except (IntegrityError, FormatError) as error:
+            again = _replace(stored, locked, reachable)
+            found.append(Repaired(stored=stored, fault=str(error), error=again))
     return tuple(found)
+
+
+def _replace(stored: Stored, locked: LockedKernel | None, way: Way) -> str:
+    """Remove a variant and what is noted of its commit, and fetch it; why that failed, or ""."""
+    receipt = stored.receipt
+    repository = Repository(stored.folder.parents[2], receipt.repo_id)
+    repository.remove(receipt.commit, receipt.variant)
+    repository.forget_note(receipt.commit, "listing.json")
+    try:
+        place_of(stored, locked, way).ready(receipt.variant)
+    except (IntegrityError, FormatError, NotFoundError, HubError) as error:
+        return f"removed: {error}"
+    return ""
 
 
 def _leftovers(store: Store, now: float) -> Iterator[tuple[Path, str]]:

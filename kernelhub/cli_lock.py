@@ -62,7 +62,7 @@ class Work:
 def open_project(project: Path | None, files: tuple[Path, ...]) -> Work:
     """The project in which a command runs."""
     now = settings.current()
-    folder = project or project_folder(now, files[0].absolute().parent if files else None)
+    folder = project or now.project or (Path.cwd() if files else project_folder(now))
     path = now.lock or folder / NAME
     return Work(
         requirements=collect(folder, files),

@@ -13,6 +13,7 @@ from .disk import translated, write_whole
 from .errors import InputError
 from .formats.policy import Policy, subject_fault
 from .formats.policy_edit import with_item, with_signer, without_item, without_signer
+from .formats.toml_lines import decode_text
 from .policies import Rules, rules
 
 
@@ -181,12 +182,12 @@ def _text(path: Path) -> str | None:
     if not path.exists():
         return None
     with translated(path):
-        return path.read_bytes().decode("utf-8", "replace")
+        return decode_text(path.read_bytes(), str(path))
 
 
 def _read(path: Path) -> str:
     with translated(path):
-        return path.read_bytes().decode("utf-8", "replace")
+        return decode_text(path.read_bytes(), str(path))
 
 
 def _write(path: Path, text: str | None) -> None:

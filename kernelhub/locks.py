@@ -68,6 +68,7 @@ def write_lock(path: Path, lock: Lock) -> bool:
     """Write a lock, keeping the comments of the one that is there; False if nothing changed.
 
     Raises:
+        FormatError: it would be larger than a lock may be.
         StoreError: the disk failed; the file is then as it was.
     """
     with translated(path):
@@ -75,6 +76,7 @@ def write_lock(path: Path, lock: Lock) -> bool:
         text = render_lock(lock, before)
         if text == before:
             return False
+        parse_lock(text, str(path))  # what is written can be read, or nothing is
         write_whole(path, text.encode())
     return True
 

@@ -108,6 +108,27 @@ def test_a_listing_that_was_tampered_with_is_repaired(publish: Publish, command:
     assert json.loads(listing.read_bytes()) == json.loads(good)
 
 
+def test_what_cannot_be_checked_stays(hub: RunningHub, publish: Publish, command: Command) -> None:
+    publish("demo/k", published.variant())
+    get_kernel("demo/k==1", **ANY)
+    listing = folder_of().parents[1] / "listing.json"
+    listing.unlink()
+    with scope(offline=True):
+        outcome = command("cache", "repair")
+        assert outcome.code == 3
+        assert "cannot be checked" in outcome.out
+    assert folder_of().is_dir()
+    hub.clear()
+    assert "0 damaged" in command("cache", "repair").out
+    assert len(hub.requests) == 1, "its list of files, and no file"
+    folder_of().joinpath("__init__.py").write_bytes(b"evil")
+    with scope(endpoint="http://127.0.0.1:9"):
+        outcome = command("cache", "repair")
+    assert outcome.code == 3
+    assert "removed: offline" in outcome.out, "another Hub's is not asked of this one"
+    assert "0 variants" in command("cache", "list").out
+
+
 def test_prune(publish: Publish, project: Path, command: Command) -> None:
     publish("demo/k", published.variant())
     publish("demo/l", published.variant({"__init__.py": b"A = 1\n"}))

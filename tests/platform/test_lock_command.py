@@ -396,6 +396,25 @@ def test_hf_locks_in_and_out(publish: Publish, project: Path, command: Command) 
     assert "torch-cpu: is not what the lock was made from" in outcome.err
 
 
+def test_requirements_that_are_named(
+    publish: Publish, project: Path, command: Command, tmp_path: Path
+) -> None:
+    publish("demo/k", numbered(1))
+    named = tmp_path / "elsewhere" / "gpu.txt"
+    named.parent.mkdir()
+    named.write_text("demo/k\n")
+    assert "states requirements" in command("lock").err
+    assert command("lock", "-r", named).code == 0
+    assert lock_of(project).kernels[0].repo_id == "demo/k"
+    assert command("sync", "--frozen", "-r", named).code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    ask(other, "demo/k==1")
+    assert command("lock", "--project", other).code == 0
+    assert lock_of(other).kernels[0].version == 1
+    assert command("verify", "--project", other).code == 0
+
+
 def test_a_lock_is_read_once(publish: Publish, project: Path, command: Command) -> None:
     publish("demo/k", numbered(1))
     ask(project, "demo/k")
