@@ -193,6 +193,8 @@ def has_kernel(
         return Availability(available=False, reason=str(error), error=error)
     verdict = found.verdict
     reason = f"{found.title}: {verdict.variant}, {verdict.reason}"
+    if found.consent is Consent.SIGNATURE:
+        reason += ", if a signer that the policy trusts has signed it"
     return Availability(available=True, reason=reason, trace=found.choice.trace)
 
 

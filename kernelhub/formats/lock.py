@@ -24,9 +24,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from kernelhub.errors import FormatError, Problem, RequirementError
 
@@ -110,19 +110,30 @@ def _dependency(value: str) -> str:
     return value
 
 
-class _Kernel(Received):
-    repo_id: RepoId
-    requirement: Text | None = None
-    version: ReceivedVersion | None = None
-    commit: Commit
-    dependencies: tuple[Annotated[Text, AfterValidator(_dependency)], ...] = ()
+class KernelTable(Received):
+    """One kernel at one commit."""
+
+    repo_id: RepoId = Field(description="Repository of the kernel.", examples=["org/kernel"])
+    requirement: Text | None = Field(
+        None, description='What the project asks for, "*" for the newest.', examples=[">=1,<3"]
+    )
+    version: ReceivedVersion | None = Field(None, description="Version that it resolved from.")
+    commit: Commit = Field(description="Full commit id.")
+    dependencies: tuple[Annotated[Text, AfterValidator(_dependency)], ...] = Field(
+        (), description="Kernels that it loads.", examples=[["org/norms==1"]]
+    )
     variants: dict[RelativePath, Annotated[Text, AfterValidator(_content)]] = Field(
-        default_factory=dict
+        default_factory=dict, description="Content digest of each variant."
     )
 
 
-class _Lock(Received):
-    kernel: tuple[_Kernel, ...] = ()
+class LockToml(Received):
+    """The tables of a lock."""
+
+    model_config = ConfigDict(title="kernelhub.lock")
+
+    schema_version: Literal[1] = Field(alias="schema", description="Major version of the format.")
+    kernel: tuple[KernelTable, ...] = Field((), description="The locked kernels.")
 
 
 def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
@@ -142,9 +153,9 @@ def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
     raw, positions = load_toml(text, path)
     if (wrong := _schema_problem(raw, path, positions)) is not None:
         raise FormatError(path, [wrong])
-    model, errors = validate(_Lock, raw)
+    model, errors = validate(LockToml, raw)
     found = [
-        problem(e, model=_Lock, path=path, position=lambda where, _: positions.value(where))
+        problem(e, model=LockToml, path=path, position=lambda where, _: positions.value(where))
         for e in errors
     ]
     if model is None:
@@ -162,7 +173,7 @@ def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
     return Lock(kernels=tuple(sorted(kernels, key=sort_key)))
 
 
-def _locked(entry: _Kernel) -> LockedKernel:
+def _locked(entry: KernelTable) -> LockedKernel:
     stated = entry.requirement
     requirement = None
     if stated is not None:

@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 
 from kernelhub.errors import FormatError, Problem
 
@@ -157,17 +157,30 @@ class Signer(Authored):
 class PolicyFile(Authored):
     """The tables of a policy."""
 
+    model_config = ConfigDict(title="policy.toml")
+
     schema_version: Literal[1] = Field(alias="schema", description="Major version of the format.")
-    binding: StrictBool = False
-    publishers: tuple[Publisher, ...] = ()
-    repositories: tuple[RepoId, ...] = ()
-    commits: tuple[PinnedCommit, ...] = ()
-    deny: tuple[Subject, ...] = ()
-    hub_trusted: StrictBool = True
-    locks: StrictBool | None = None
-    require_lock: StrictBool = False
-    require_signature: tuple[SubjectOrAll, ...] = ()
-    signers: tuple[Signer, ...] = ()
+    binding: StrictBool = Field(
+        False, description="Of a machine's policy: whether nothing else can allow more."
+    )
+    publishers: tuple[Publisher, ...] = Field((), description="Publishers that may run.")
+    repositories: tuple[RepoId, ...] = Field((), description="Repositories that may run.")
+    commits: tuple[PinnedCommit, ...] = Field(
+        (), description="Commits that may run.", examples=[["org/kernel@<40 hex>"]]
+    )
+    deny: tuple[Subject, ...] = Field((), description="What may not run, whatever allows it.")
+    hub_trusted: StrictBool = Field(
+        True, description="Whether publishers that the Hub marks as trusted may run."
+    )
+    locks: StrictBool | None = Field(
+        None,
+        description="Whether being in a project's lock is consent; default: unless binding.",
+    )
+    require_lock: StrictBool = Field(False, description="Whether only locked kernels run.")
+    require_signature: tuple[SubjectOrAll, ...] = Field(
+        (), description="Publishers or repositories that have to be signed; * is all."
+    )
+    signers: tuple[Signer, ...] = Field((), description="Who may sign.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

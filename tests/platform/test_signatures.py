@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kernelhub import get_kernel, get_loaded_kernels, settings, signatures
+from kernelhub import get_kernel, get_loaded_kernels, has_kernel, settings, signatures
 from kernelhub.errors import TrustError
 from kernelhub.formats.policy import Signer
 from kernelhub.serve.testing import RunningHub
@@ -94,6 +94,9 @@ def test_a_signature_is_consent(
     with pytest.raises(TrustError):
         load()
     policy(signer("team", keys["a.pub"]))
+    answer = has_kernel("demo/k==1")
+    assert answer
+    assert "if a signer that the policy trusts has signed it" in answer.reason
     assert load().A == 1
     assert (last().consent, last().signer) == (Consent.SIGNATURE, "team")
     asked = len(hub.requests)
