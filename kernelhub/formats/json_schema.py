@@ -38,13 +38,13 @@ def render(name: str) -> str:
     model = _MODELS[name]
     body = model.model_json_schema(by_alias=True, ref_template="#/definitions/{model}")
     definitions = {
-        key: _plain(value, authored=not name.endswith(".json"))
+        key: _plain(value, authored=name.endswith((".toml", ".lock")))
         for key, value in sorted(body.pop("$defs", {}).items())
     }
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": f"urn:kernelhub:schema:v{VERSION}:{name}",
-        **_plain(body, authored=not name.endswith(".json")),
+        **_plain(body, authored=name.endswith((".toml", ".lock"))),
         "definitions": definitions,
     }
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
