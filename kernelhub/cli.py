@@ -70,7 +70,6 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
 HOMES: dict[str, tuple[str, str, str]] = {
     "versions": ("kernelhub.cli_load", "versions", "List the versions of a kernel."),
     "variants": ("kernelhub.cli_load", "variants", "Show which variant is taken here, and why."),
-    "cache": ("kernelhub.cli_load", "cache", "Look at the kernels on this disk."),
     "explain": ("kernelhub.cli_explain", "command", "Which configuration a kernel runs, and why."),
     "overlay": ("kernelhub.cli_overlay", "command", "List and remove your own trees."),
     "inspect": ("kernelhub.cli_inspect", "command", "Look at a kernel before trusting it."),
