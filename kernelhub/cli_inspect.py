@@ -25,7 +25,13 @@ def command(requirement: str, variant: str | None, as_json: bool) -> None:
     syntax: a help for reading, no proof of harmlessness.
     """
     found = inspect(requirement, variant=variant)
-    click.echo(json.dumps(_value(found)) if as_json else "\n".join(_lines(found)))
+    text = json.dumps(_value(found)) if as_json else "\n".join(map(_printable, _lines(found)))
+    click.echo(text)
+
+
+def _printable(line: str) -> str:
+    """Without what a stranger's text could do to a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def _value(found: Inspected) -> dict[str, Any]:

@@ -78,7 +78,10 @@ def decide(
         TrustError: nothing allows it.
     """
     if (policy := rules.denied_by(repo_id, commit)) is not None:
-        raise TrustError(f"{repo_id} is denied by {policy}")
+        raise TrustError(
+            f"{repo_id} is denied by {policy}",
+            hint="`kernelhub trust list` shows by which entry",
+        )
     if rules.require_lock and not locked:
         raise TrustError(
             f"{repo_id} is in no lock, and the policy in force runs locked kernels only",

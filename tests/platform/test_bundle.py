@@ -5,8 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import random
+import shutil
+import subprocess
+import sys
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -289,6 +294,48 @@ def test_our_tar_and_pythons_agree(files: list[tuple[str, bytes]]) -> None:
     assert ours == files
     with tarfile.open(fileobj=io.BytesIO(data)) as theirs:
         assert [(m.name, theirs.extractfile(m).read()) for m in theirs] == files
+
+
+def unbundling(bundle: Path, cache: Path) -> subprocess.Popen[bytes]:
+    """`kernelhub unbundle` as a process of its own, on another machine."""
+    code = "import sys; from kernelhub.cli import group, run; sys.exit(run(group, sys.argv[1:]))"
+    environ = {**os.environ, "KERNELHUB_CACHE": str(cache), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "unbundle", str(bundle)],
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.slow
+def test_killed_while_unbundling(
+    publish: Publish, project: Path, command: Command, tmp_path: Path
+) -> None:
+    """Whenever it is killed: what is visible is whole, and the next one succeeds."""
+    files = {"__init__.py": b"NUMBER = 1\n"} | {f"{n}.bin": bytes(200_000) for n in range(20)}
+    publish("demo/k", published.variant(files) | published.variant(files, backend="cuda"))
+    (project / "kernel-requirements.txt").write_text("demo/k\n")
+    assert command("bundle", "--platform", "all").code == 0
+    bundle, cache = project / "kernels.tar", tmp_path / "away"
+    random.seed(5)
+    for _ in range(5):
+        process = unbundling(bundle, cache)
+        until = time.monotonic() + 20
+        while not (cache / "v1/scratch").exists() and time.monotonic() < until:
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.25))
+        process.kill()
+        process.wait()
+        with scope(cache=cache):
+            outcome = command("verify", "--json")
+        assert outcome.code == 0, outcome.out
+        shutil.rmtree(cache / "v1/scratch", ignore_errors=True)
+    together = [unbundling(bundle, cache) for _ in range(3)]
+    assert [process.wait(60) for process in together] == [0, 0, 0]
+    with scope(cache=cache, offline=True):
+        assert get_kernel("demo/k").NUMBER == 1
+        assert held(Store(cache, settings.current().endpoint)) == ["torch-cpu", "torch-cuda"]
 
 
 def test_nothing_to_bundle(project: Path, command: Command, publish: Publish) -> None:

@@ -185,6 +185,16 @@ def test_inspect_runs_nothing(publish: Publish, project: Path, command: Command)
     assert "publishes torch-cpu, and not torch-cuda" in outcome.err
 
 
+def test_inspect_leaves_the_terminal_alone(publish: Publish, command: Command) -> None:
+    files = published.variant()
+    name = "build/torch-cpu/metadata.json"
+    files[name] = files[name].replace(b"Apache-2.0", b"\\u001b[2J\\u202eMIT")
+    publish("demo/k", files)
+    outcome = command("inspect", "demo/k")
+    assert "licence     ?[2J?MIT" in outcome.out
+    assert "\x1b" not in outcome.out
+
+
 def test_hints() -> None:
     found = look(SUSPICIOUS)
     assert found.imports == ("numpy", "torch", "triton")
