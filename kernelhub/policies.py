@@ -5,7 +5,6 @@ A policy that cannot be read or understood stops every load: it is never taken f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,14 +69,15 @@ class Rules:
         return None
 
     def signers(self, repo_id: str) -> tuple[Signer, ...]:
-        """Who may sign this kernel, the revoked ones included."""
-        return tuple(s for s in self._signers() if matches(s.publishers, repo_id))
+        """Who may sign this kernel, the revoked ones included.
 
-    def _signers(self) -> Iterator[Signer]:
-        yield from self.machine.signers
-        for signer in self.user.signers:
-            if signer.revoked or not self.binding:
-                yield signer
+        Those whom the user names do not count where the machine's policy is binding, or is what
+        asks for the signature; those whom the user revokes always do.
+        """
+        own = not (self.binding or matches(self.machine.require_signature, repo_id))
+        users = (s for s in self.user.signers if own or s.revoked)
+        named = (*self.machine.signers, *users)
+        return tuple(s for s in named if matches(s.publishers, repo_id))
 
 
 def rules(now: Settings) -> Rules:

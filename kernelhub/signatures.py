@@ -29,6 +29,8 @@ from .policies import Rules
 from .signature_file import FILE, Bundle, read_bundle, resources
 from .verify import METADATA, Manifest, manifest_of
 
+_ANEW = "its publisher has to sign it anew with a key that is not"
+
 
 class Revoked(TrustError):
     """It is signed, by a signer that the policy has revoked."""
@@ -58,14 +60,14 @@ def check(folder: Path, manifest: Manifest, signers: Iterable[Signer], *, offlin
     if bundle is None:
         raise TrustError(f"{folder} carries no signature ({FILE})")
     reasons: dict[str, str] = {}
-    for signer in sorted(signers, key=lambda s: not s.revoked):
+    signers = tuple(signers)
+    _refuse_revoked(folder, manifest, signers, offline=offline)
+    for signer in (s for s in signers if not s.revoked):
         try:
             _check_one(folder, manifest, bundle, signer, offline=offline)
         except _Refused as error:
             reasons[signer.name] = str(error)
             continue
-        if signer.revoked:
-            raise _revoked(folder, signer)
         return signer
     why = "".join(f"\n  - {name}: {reason}" for name, reason in reasons.items())
     raise TrustError(
@@ -90,13 +92,11 @@ def enforce(
     """
     signers = rules.signers(repo_id)
     required = rules.signature_required_by(repo_id)
+    _refuse_revoked(folder, manifest, signers, offline=offline)
     if required is None and not is_consent:
-        signers = tuple(s for s in signers if s.revoked)
-        if signers and read_bundle(folder) is not None:
-            _refuse_revoked(folder, manifest, signers, offline=offline)
         return None
     if is_consent:
-        signers = tuple(s for s in signers if s.trust or s.revoked)
+        signers = tuple(s for s in signers if s.trust)
     try:
         return check(folder, manifest, signers, offline=offline).name
     except TrustError as error:
@@ -106,24 +106,25 @@ def enforce(
 
 
 def _refuse_revoked(
-    folder: Path, manifest: Manifest, revoked: Iterable[Signer], *, offline: bool
+    folder: Path, manifest: Manifest, signers: Iterable[Signer], *, offline: bool
 ) -> None:
-    """Raises TrustError only if one of these signers has signed it."""
-    for signer in revoked:
-        bundle = read_bundle(folder)
+    """Raises Revoked if a signer that is revoked has signed it, or a certificate that is."""
+    suspects = [signer for signer in signers if signer.revoked or signer.revoked_certificates]
+    bundle = read_bundle(folder) if suspects else None
+    if bundle is None:
+        return
+    for signer in suspects:
+        # What the signature only claims to be made with is enough to refuse it.
+        if bundle.certificate in signer.revoked_certificates:
+            raise Revoked(f"{folder}: the certificate that signed it is revoked", hint=_ANEW)
         try:
-            if bundle is not None:
+            if signer.revoked:
                 _check_one(folder, manifest, bundle, signer, offline=offline)
+                raise Revoked(
+                    f"{folder} is signed by {signer.name!r}, which is revoked", hint=_ANEW
+                )
         except _Refused:
             continue  # not theirs
-        raise _revoked(folder, signer)
-
-
-def _revoked(folder: Path, signer: Signer) -> Revoked:
-    return Revoked(
-        f"{folder} is signed by {signer.name!r}, which is revoked",
-        hint="its publisher has to sign it anew with a key that is not",
-    )
 
 
 _checked: set[tuple[object, ...]] = set()
@@ -133,11 +134,9 @@ def _check_one(
     folder: Path, manifest: Manifest, bundle: Bundle, signer: Signer, *, offline: bool
 ) -> None:
     """Raises _Refused unless `signer` has signed exactly these bytes."""
-    key = (folder, hashlib.sha256(bundle.data).digest(), repr(signer), _fingerprint(manifest))
+    key = (folder, bundle.data, repr(signer), frozenset(manifest.items()))
     if key in _checked:
         return
-    if bundle.certificate is not None and bundle.certificate in signer.revoked_certificates:
-        raise _Refused("the certificate that signed it is revoked")
     metadata = _read(folder / METADATA)
     if bundle.statement is not None:
         _compare(folder, bundle.statement, {**manifest, METADATA: _sha256(metadata)})
@@ -264,7 +263,3 @@ def _read(path: Path) -> bytes:
 
 def _sha256(data: bytes) -> FileId:
     return FileId("sha256", hashlib.sha256(data).hexdigest())
-
-
-def _fingerprint(manifest: Manifest) -> int:
-    return hash(frozenset(manifest.items()))
