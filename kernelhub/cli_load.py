@@ -1,16 +1,13 @@
-"""`kernelhub versions`, `kernelhub variants`, `kernelhub cache list`: look before loading."""
+"""`kernelhub versions`, `kernelhub variants`: look before loading."""
 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict
 
 import click
 
-from . import settings
 from .loader import explain_variants, published_versions
-from .store import Store
 from .variants import Choice
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -56,37 +53,3 @@ def _table(choice: Choice) -> str:
     ]
     legend = "* would be loaded" if choice.chosen else "none runs on this machine"
     return "\n".join([*lines, legend])
-
-
-@click.group()
-def cache() -> None:
-    """Look at the kernels on this disk."""
-
-
-@cache.command("list")
-@_json_option
-def cache_list(as_json: bool) -> None:
-    """List the variants that are complete on this disk."""
-    now = settings.current()
-    rows = [
-        {
-            "hub": hub,
-            "repo_id": stored.receipt.repo_id,
-            "commit": stored.receipt.commit,
-            "variant": stored.receipt.variant,
-            "bytes": stored.receipt.size,
-            "installed": stored.receipt.installed,
-            "folder": str(stored.folder),
-        }
-        for hub, stored in Store(now.cache, now.endpoint).everything()
-    ]
-    if as_json:
-        click.echo(json.dumps({"cache": str(now.cache), "variants": rows}))
-        return
-    for row in rows:
-        day = time.strftime("%Y-%m-%d", time.localtime(float(str(row["installed"]))))
-        click.echo(
-            f"{row['repo_id']}  {str(row['commit'])[:12]}  {row['variant']}"
-            f"  {row['bytes']} bytes  {day}  {row['hub']}"
-        )
-    click.echo(f"{len(rows)} variants in {now.cache}")

@@ -6,6 +6,8 @@ The tree is split by who has to act:
     ├── InputError                 the caller or author gave something that cannot be used
     │   ├── FormatError            a file is malformed: carries *every* fault of that file
     │   ├── RequirementError       a kernel requirement such as "org/k>=1,<3" does not parse
+    │   ├── ConflictError          requirements of kernels contradict each other, or go in a circle
+    │   ├── LockError              the lock does not hold what is asked for
     │   └── SettingsError          an environment variable or setting has an unusable value
     ├── NotFoundError              what was asked for does not exist where it was looked for
     │   ├── RepositoryNotFound     no such repository, or it is private to somebody else
@@ -102,6 +104,25 @@ class RequirementError(InputError):
         self.text = text
         self.reason = reason
         self.column = column
+
+
+class ConflictError(InputError):
+    """Requirements contradict each other, or kernels need each other in a circle.
+
+    `chains` says for each requirement who asks for it, from the project down.
+    """
+
+    def __init__(self, message: str, *, chains: Sequence[str] = (), hint: str | None = None):
+        super().__init__(message, hint=hint)
+        self.chains = tuple(chains)
+
+    def __str__(self) -> str:
+        lines = [self.message, *(f"  - {chain}" for chain in self.chains)]
+        return "\n".join([*lines, f"  hint: {self.hint}"] if self.hint else lines)
+
+
+class LockError(InputError):
+    """The lock does not hold what is asked for, or does not match the requirements."""
 
 
 class SettingsError(InputError):

@@ -17,6 +17,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as PythonRequirement
 
 from . import importer, kernel_deps
+from .consents import consent_after
 from .errors import (
     HubError,
     KernelHubError,
@@ -27,7 +28,7 @@ from .errors import (
 )
 from .formats.metadata import Metadata
 from .places import FolderPlace, Ready
-from .prepare import Found, Terms, choose_in, frameworks_of, locate, prepare, terms_of
+from .prepare import Found, Located, Terms, choose_in, frameworks_of, locate, prepare, terms_of
 from .reporter import SILENT, Reporter
 from .resolution import requirement_of
 from .settings import Settings
@@ -55,6 +56,7 @@ class LoadedKernel:
         consent: why its code was allowed to run.
         interpreted: whether Triton's interpreter runs it.
         binding: what `kernelhub.dispatch` bound to it, None if it has nothing to bind.
+        signer: whose signature was verified, None where no policy asks for one.
     """
 
     repo_id: str | None
@@ -66,6 +68,7 @@ class LoadedKernel:
     consent: Consent
     interpreted: bool
     binding: object = None
+    signer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,9 +160,8 @@ def get_local_kernel(
     """
     wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
     terms = terms_of(wish, trust_remote_code, None, reporter)
-    place = FolderPlace(Path(path))
-    title = str(path)
-    return _run(choose_in(place, title, Consent.LOCAL, terms, None, None, chain=(title,)), terms)
+    located = Located(place=FolderPlace(Path(path)), title=str(path))
+    return _run(choose_in(located, Consent.LOCAL, terms, chain=(located.title,)), terms)
 
 
 def has_kernel(
@@ -191,6 +193,8 @@ def has_kernel(
         return Availability(available=False, reason=str(error), error=error)
     verdict = found.verdict
     reason = f"{found.title}: {verdict.variant}, {verdict.reason}"
+    if found.consent is Consent.SIGNATURE:
+        reason += ", if a signer that the policy trusts has signed it"
     return Availability(available=True, reason=reason, trace=found.choice.trace)
 
 
@@ -210,7 +214,7 @@ def explain_variants(
     """
     wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
     terms = terms_of(wish, False, None, SILENT)
-    place, _, _, _ = locate(requirement_of(repo_id, version, revision), terms)
+    place = locate(requirement_of(repo_id, version, revision), terms).place
     published = place.variants()
     return choose(published, detect(frameworks_of(published)), place.metadata, wish)
 
@@ -241,7 +245,10 @@ _bindings: dict[str, object] = {}
 def _run(found: Found, terms: Terms) -> ModuleType:
     """Fetch, verify, import and bind a kernel, after those that it needs."""
     needs = {repo_id: _run(need, terms) for repo_id, need in found.needs.items()}
-    ready = found.place.ready(found.verdict.variant)
+    ready = found.located.place.ready(found.verdict.variant)
+    consent, signer = found.consent, None
+    if (asked := found.located.asked) is not None:
+        consent, signer = consent_after(asked, consent, ready.folder, ready.manifest)
     package = importer.describe(
         ready.folder,
         ready.manifest,
@@ -265,7 +272,8 @@ def _run(found: Found, terms: Terms) -> ModuleType:
         folder=ready.folder,
         metadata=found.metadata,
         module=module,
-        consent=found.consent,
+        consent=consent,
+        signer=signer,
         interpreted=interpreted,
         binding=_bindings.get(package.name),
     )

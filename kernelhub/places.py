@@ -15,6 +15,7 @@ from typing import Protocol
 
 from .disk import discard, translated, write_whole
 from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError
+from .formats.content import content_digest
 from .formats.digest import UNHASHED, is_hashed
 from .formats.metadata import Metadata, parse_metadata
 from .formats.names import path_fault
@@ -89,10 +90,18 @@ class FolderPlace:
 class HubPlace:
     """Variants at one commit of a repository on a Hub, kept in the store."""
 
-    def __init__(self, repository: Repository, commit: str, way: Way) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        commit: str,
+        way: Way,
+        locked: Mapping[str, str] | None = None,
+    ) -> None:
+        """`locked`: the content digest that each variant has to have; None where no lock says."""
         self._repository = repository
         self._commit = commit
         self._way = way
+        self._locked = locked
 
     def variants(self) -> tuple[str, ...]:
         return tuple(self._files)
@@ -109,21 +118,25 @@ class HubPlace:
 
     def _listing(self) -> tuple[RemoteFile, ...]:
         name = "listing.json"
-        if (kept := _parse_listing(self._repository.note(self._commit, name))) is not None:
+        if (kept := parse_listing(self._repository.note(self._commit, name))) is not None:
             return kept
         with self._repository.lock(self._commit, self._way.remaining() / 2):
-            if (kept := _parse_listing(self._repository.note(self._commit, name))) is not None:
+            if (kept := parse_listing(self._repository.note(self._commit, name))) is not None:
                 return kept
             source = self._connect("the list of its files")
             files = source.listing(self._repository.repo_id, self._commit)
-            data = json.dumps([dataclasses.asdict(file) for file in files]).encode()
-            self._repository.keep_note(self._commit, name, data)
+            self._repository.keep_note(self._commit, name, render_listing(files))
         return files
 
-    def metadata(self, variant: str) -> Metadata:
-        return parse_metadata(self._metadata_bytes(variant), f"{variant}/{METADATA}")
+    def listing_bytes(self) -> bytes:
+        """The list of the commit's files, as the store keeps it."""
+        return render_listing(self._listing())
 
-    def _metadata_bytes(self, variant: str) -> bytes:
+    def metadata(self, variant: str) -> Metadata:
+        return parse_metadata(self.metadata_bytes(variant), f"{variant}/{METADATA}")
+
+    def metadata_bytes(self, variant: str) -> bytes:
+        """The bytes of a variant's metadata.json, held against the listing."""
         file = self._file(variant, METADATA)
         if (data := self._kept_metadata(variant, file.id)) is not None:
             return data
@@ -158,6 +171,7 @@ class HubPlace:
 
         A copy that is wrong is replaced once; where that cannot be done it is refused.
         """
+        self.variants()  # listed before the commit's lock is taken, which listing takes as well
         wrong: IntegrityError | None = None
         if (stored := self._repository.find(self._commit, variant)) is not None:
             try:
@@ -167,9 +181,17 @@ class HubPlace:
         return self._fresh(variant, wrong)
 
     def _checked(self, stored: Stored) -> Ready:
-        manifest = self._manifest(stored.folder, stored.receipt.variant)
-        verify_once(stored.folder, manifest)
-        return Ready(folder=stored.folder, manifest=manifest)
+        return self.verified(stored.folder, stored.receipt.variant)
+
+    def verified(self, folder: Path, variant: str) -> Ready:
+        """A folder that claims to hold a variant of this place.
+
+        Raises:
+            IntegrityError: it does not.
+        """
+        manifest = self._manifest(folder, variant)
+        verify_once(folder, manifest)
+        return Ready(folder=folder, manifest=manifest)
 
     def _manifest(self, folder: Path, variant: str) -> Manifest:
         """What each file must be: by the digest of the publisher, else by the Hub's listing."""
@@ -184,11 +206,33 @@ class HubPlace:
                 faults={METADATA: f"is not {expected.algorithm} {expected.value}"},
             )
         metadata = parse_metadata(data, str(folder / METADATA))
+        if self._locked is not None:
+            return self._locked_manifest(folder, variant, data, metadata)
         if metadata.digest is not None:
             return manifest_of(metadata.digest, str(folder))
-        return {path: file.id for path, file in self._inside(variant).items() if is_hashed(path)}
+        return {path: file.id for path, file in self.files(variant).items() if is_hashed(path)}
 
-    def _inside(self, variant: str) -> dict[str, RemoteFile]:
+    def _locked_manifest(
+        self, folder: Path, variant: str, data: bytes, metadata: Metadata
+    ) -> Manifest:
+        """What the metadata states, or without a digest what is there, if the lock pins that."""
+        try:
+            digest = metadata.digest or hash_folder(folder)
+        except OSError as error:
+            raise IntegrityError(f"{folder} cannot be read: {error}") from error
+        manifest = manifest_of(digest, str(folder))
+        pinned, found = (self._locked or {}).get(variant), content_digest(data, digest)
+        if pinned != found:
+            raise IntegrityError(
+                f"{folder} is not what the lock pins",
+                faults={variant: f"locked is {pinned or 'no such variant'}, found {found}"},
+                hint=f"if {self._repository.repo_id} may change, run"
+                f" `kernelhub lock --upgrade {self._repository.repo_id}` and review the change",
+            )
+        return manifest
+
+    def files(self, variant: str) -> dict[str, RemoteFile]:
+        """The files of a variant that are used, by path relative to it."""
         start = f"{_BUILD}{variant}/"
         return {file.path.removeprefix(start): file for file in self._files[variant]}
 
@@ -219,7 +263,7 @@ class HubPlace:
             raise wrong from error
 
     def _download(self, variant: str, *, held: bool) -> Ready:
-        files = self._inside(variant)
+        files = self.files(variant)
         size = sum(file.size for file in files.values())
         source = self._connect("its files")
         repository = self._repository
@@ -248,7 +292,7 @@ class HubPlace:
             verify_once(staged, self._manifest(staged, variant))
         except IntegrityError as error:
             discard(incoming)
-            error.hint = (
+            error.hint = error.hint or (
                 f"the Hub delivered what it lists for {self._repository.repo_id}@{self._commit},"
                 " and the kernel's own digest says otherwise: its publisher has to repair that"
             )
@@ -264,8 +308,13 @@ class HubPlace:
         return self._way.connect(False)
 
 
-def _parse_listing(data: bytes | None) -> tuple[RemoteFile, ...] | None:
-    """What `_listing` kept, None if it is damaged; names are checked again."""
+def render_listing(files: tuple[RemoteFile, ...]) -> bytes:
+    """The list of a commit's files as it is kept; `parse_listing` reads it."""
+    return json.dumps([dataclasses.asdict(file) for file in files]).encode()
+
+
+def parse_listing(data: bytes | None) -> tuple[RemoteFile, ...] | None:
+    """What `render_listing` wrote, None if it is damaged; names are checked again."""
     if data is None:
         return None
     try:

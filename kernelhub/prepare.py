@@ -6,48 +6,66 @@ Nothing of a kernel has been downloaded but metadata when `prepare` returns, and
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from . import settings
+from .consents import Asked, consent_before
 from .errors import LoadError, NoCompatibleVariant, NotCached, NotFoundError
 from .formats.metadata import KernelDependency, Metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.variant import VariantName
+from .locks import calling_package, find_locked
 from .places import FolderPlace, HubPlace, Place
+from .policies import Rules, rules
 from .reporter import Reporter
-from .resolution import Way, resolve
+from .resolution import Resolved, Way, resolve
 from .settings import Settings
 from .sources import Source
 from .store import Store
 from .target import Target, detect
-from .trust import Consent, TrustArgument, check_argument, decide
+from .trust import Consent, TrustArgument, check_argument
 from .variants import Choice, Verdict, Wish, choose
+from .ways import way_of
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What holds for one call of `get_kernel` and for every kernel that it depends on."""
+    """What holds for one call of `get_kernel` and for every kernel that it depends on.
+
+    `caller` is the top-level package that asks, whose lock counts where the project's says nothing.
+    """
 
     settings: Settings
     endpoint: str
     wish: Wish
     trust: TrustArgument
+    rules: Rules
     way: Way
     reporter: Reporter
+    caller: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """Where a kernel is. `asked` is what consent depends on, None for a folder of the user's."""
+
+    place: Place
+    title: str
+    asked: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A variant that was chosen, with those of the kernels that it depends on."""
+    """A variant that was chosen, with those of the kernels that it depends on.
 
-    repo_id: str | None
-    commit: str | None
+    `consent` may be one that a signature still has to confirm (`consents.consent_after`).
+    """
+
+    located: Located
     title: str
-    place: Place
     consent: Consent
     target: Target
     choice: Choice
@@ -55,27 +73,30 @@ class Found:
     metadata: Metadata
     needs: Mapping[str, Found]
 
+    @property
+    def repo_id(self) -> str | None:
+        """Its repository, None for a folder of the user's."""
+        return self.located.asked.repository.repo_id if self.located.asked else None
+
+    @property
+    def commit(self) -> str | None:
+        """Its commit, None for a folder of the user's."""
+        return self.located.asked.commit if self.located.asked else None
+
 
 def terms_of(wish: Wish, trust: TrustArgument, source: Source | None, reporter: Reporter) -> Terms:
     """The terms of one call: settings as they are now, and one deadline for all its requests."""
     check_argument(trust)
     now = settings.current()
-    ends = time.monotonic() + now.timeout
-
-    def remaining() -> float:
-        return ends - time.monotonic()
-
-    def connect(quick: bool) -> Source:
-        if source is not None:
-            return source
-        from .sources.hub import HubSource  # the network stack, only where it is needed
-
-        return HubSource(now.endpoint, remaining(), quick=quick, reporter=reporter)
-
-    way = Way(connect=None if now.offline else connect, remaining=remaining)
-    endpoint = now.endpoint if source is None else source.endpoint
     return Terms(
-        settings=now, endpoint=endpoint, wish=wish, trust=trust, way=way, reporter=reporter
+        settings=now,
+        endpoint=now.endpoint if source is None else source.endpoint,
+        wish=wish,
+        trust=trust,
+        rules=rules(now),
+        way=way_of(now, source, reporter),
+        reporter=reporter,
+        caller=calling_package(),
     )
 
 
@@ -85,78 +106,61 @@ def prepare(requirement: Requirement, terms: Terms, chain: tuple[str, ...]) -> F
     if step in chain:
         circle = " -> ".join((*chain[chain.index(step) :], step))
         raise LoadError(f"kernels depend on each other in a circle: {circle}")
-    place, title, commit, consent = locate(requirement, terms)
-    if consent is None:
-        consent = _consent(requirement.repo_id, commit, terms)
-    return choose_in(
-        place, title, consent, terms, requirement.repo_id, commit, chain=(*chain, step)
-    )
+    located = locate(requirement, terms)
+    consent = consent_before(located.asked) if located.asked else Consent.LOCAL
+    return choose_in(located, consent, terms, chain=(*chain, step))
 
 
-def locate(requirement: Requirement, terms: Terms) -> tuple[Place, str, str | None, Consent | None]:
-    """Where a kernel is: place, title, commit, and consent where a folder of the user's is it."""
-    local = terms.settings.local_kernels.get(requirement.repo_id)
+def locate(requirement: Requirement, terms: Terms) -> Located:
+    """Where a kernel is: in a folder of the user's, as a lock pins it, or as the Hub says."""
+    repo_id, now = requirement.repo_id, terms.settings
+    local = now.local_kernels.get(repo_id)
     if local is not None:
-        logger.info("%s is taken from %s (LOCAL_KERNELS)", requirement.repo_id, local)
-        return FolderPlace(local), f"{requirement.repo_id} ({local})", None, Consent.LOCAL
-    repository = _store(terms).repository(requirement.repo_id)
-    resolved = resolve(requirement, repository, terms.way)
+        logger.info("%s is taken from %s (LOCAL_KERNELS)", repo_id, local)
+        return Located(place=FolderPlace(local), title=f"{repo_id} ({local})")
+    repository = Store(now.cache, terms.endpoint).repository(repo_id)
+    locked = find_locked(requirement, now, terms.caller)
+    if locked is not None:
+        variants, pinned = locked.kernel.variants, locked.kernel
+        resolved = Resolved(commit=pinned.commit, version=pinned.version)
+    else:
+        variants, resolved = None, resolve(requirement, repository, terms.way)
     version = f" v{resolved.version}" if resolved.version is not None else ""
-    title = f"{requirement.repo_id}{version} ({resolved.commit[:12]})"
-    return HubPlace(repository, resolved.commit, terms.way), title, resolved.commit, None
-
-
-def _store(terms: Terms) -> Store:
-    return Store(terms.settings.cache, terms.endpoint)
-
-
-def _consent(repo_id: str, commit: str | None, terms: Terms) -> Consent:
-    repository = _store(terms).repository(repo_id)
-    connect = terms.way.connect
-    consent = decide(
-        repo_id,
+    asked = Asked(
+        repository=repository,
+        commit=resolved.commit,
         argument=terms.trust,
-        allowed=terms.settings.trust,
-        remembered=commit in repository.remembered().trusted,
-        ask_hub=None
-        if connect is None
-        else lambda: connect(False).is_trusted_publisher(repo_id.partition("/")[0]),
+        rules=terms.rules,
+        locked=locked is not None and locked.file.consents,
+        way=terms.way,
     )
-    if consent is Consent.PUBLISHER and commit is not None:
-        repository.remember(lambda memory: memory.with_trusted(commit))
-    return consent
+    return Located(
+        place=HubPlace(repository, resolved.commit, terms.way, variants),
+        title=f"{repo_id}{version} ({resolved.commit[:12]})",
+        asked=asked,
+    )
 
 
-def choose_in(
-    place: Place,
-    title: str,
-    consent: Consent,
-    terms: Terms,
-    repo_id: str | None,
-    commit: str | None,
-    *,
-    chain: tuple[str, ...],
-) -> Found:
+def choose_in(located: Located, consent: Consent, terms: Terms, *, chain: tuple[str, ...]) -> Found:
     """Choose among the variants of a place, and prepare the kernels that the choice needs.
 
     Raises:
         NoCompatibleVariant: nothing fits; NotCached if that may be for want of metadata.
     """
+    place = located.place
     published = place.variants()
     target = detect(frameworks_of(published))
     choice = choose(published, target, place.metadata, terms.wish)
     verdict = choice.chosen
     if verdict is None:
-        raise _nothing_fits(title, choice)
+        raise _nothing_fits(located.title, choice)
     metadata = place.metadata(verdict.variant)
     needs = {
         need.repo_id: prepare(_dependency(need), terms, chain) for need in metadata.kernel_depends
     }
     return Found(
-        repo_id=repo_id,
-        commit=commit,
-        title=f"{title} {verdict.variant}",
-        place=place,
+        located=located,
+        title=f"{located.title} {verdict.variant}",
         consent=consent,
         target=target,
         choice=choice,

@@ -41,6 +41,13 @@ class Remembered:
             history[version] = (commit, *older)[:_HISTORY]
         return replace(self, versions=dict(versions), asked=asked, history=history)
 
+    def with_known(self, version: int, commit: str) -> Remembered:
+        """This, after `commit` came here as `version`, from a lock or a bundle and not the Hub."""
+        known = self.history.get(version, ())
+        if commit in known:
+            return self
+        return replace(self, history={**self.history, version: (*known[: _HISTORY - 1], commit)})
+
     def with_revision(self, revision: str, commit: str, asked: float) -> Remembered:
         """This, after the Hub has answered that `revision` stands at `commit`."""
         return replace(self, revisions={**self.revisions, revision: (commit, asked)})

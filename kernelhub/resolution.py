@@ -84,8 +84,16 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
     return requirement if revision is None else parse_requirement(f"{repo_id}@{revision}")
 
 
-def resolve(requirement: Requirement, repository: Repository, way: Way) -> Resolved:
+def resolve(
+    requirement: Requirement, repository: Repository, way: Way, *, tell: bool = True
+) -> Resolved:
     """The commit that a requirement means now.
+
+    Args:
+        requirement: what is asked for.
+        repository: its copies, and what is remembered of it.
+        way: how the Hub may be asked.
+        tell: whether to log which version was taken where none was asked for.
 
     Raises:
         VersionNotFound: there is no such version or revision; lists the versions that there are.
@@ -111,7 +119,8 @@ def resolve(requirement: Requirement, repository: Repository, way: Way) -> Resol
             fallback.commit,
         )
         return fallback
-    _tell(requirement, found)
+    if tell:
+        _tell(requirement, found)
     return found
 
 

@@ -17,6 +17,9 @@ from pathlib import Path
 from .errors import SettingsError
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
+MACHINE_POLICY = Path(
+    r"C:\ProgramData\kernelhub\policy.toml" if os.name == "nt" else "/etc/kernelhub/policy.toml"
+)
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 _FALSE = frozenset({"", "0", "OFF", "NO", "FALSE"})
 
@@ -39,6 +42,16 @@ class Settings:
         overlays: folder of the user's own trees. `KERNELHUB_OVERLAYS`, else `cache`/overlays.
         strict: raise where a damaged or foreign tree would only be logged. `KERNELHUB_STRICT`.
         timeout: seconds that one `get_kernel` may spend on the network. `KERNELHUB_TIMEOUT`.
+        project: folder whose requirements and lock count; None looks from the working directory
+            upward. `KERNELHUB_PROJECT`.
+        lock: lock file to use in place of the one that is found. `KERNELHUB_LOCK`.
+        use_lock: whether locks are looked at. `KERNELHUB_LOCK=0` is no.
+        user_policy: the user's trust policy; None for none. `KERNELHUB_CONFIG`/policy.toml, where
+            `KERNELHUB_CONFIG` is `XDG_CONFIG_HOME`/kernelhub (on Windows `APPDATA`/kernelhub) by
+            default.
+        machine_policy: the machine's trust policy; None for none. No variable changes it, since it
+            may be binding: /etc/kernelhub/policy.toml, on Windows
+            C:\\ProgramData\\kernelhub\\policy.toml.
     """
 
     cache: Path
@@ -51,6 +64,11 @@ class Settings:
     overlays: Path
     strict: bool = False
     timeout: float = 600.0
+    project: Path | None = None
+    lock: Path | None = None
+    use_lock: bool = True
+    user_policy: Path | None = None
+    machine_policy: Path | None = None
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -65,6 +83,8 @@ class Settings:
         )
         cache = Path(env.get("KERNELHUB_CACHE") or home / "kernelhub").expanduser()
         record = env.get("KERNELHUB_RECORD")
+        project = env.get("KERNELHUB_PROJECT")
+        lock = env.get("KERNELHUB_LOCK", "")
         return cls(
             cache=cache,
             endpoint=(env.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/"),
@@ -76,6 +96,11 @@ class Settings:
             overlays=Path(env.get("KERNELHUB_OVERLAYS") or cache / "overlays").expanduser(),
             strict=_flag(env, "KERNELHUB_STRICT") or False,
             timeout=_seconds(env, "KERNELHUB_TIMEOUT", 600.0),
+            project=Path(project).expanduser() if project else None,
+            lock=Path(lock).expanduser() if lock.upper() not in _FALSE else None,
+            use_lock=not lock or lock.upper() not in _FALSE,
+            user_policy=_config(env) / "policy.toml",
+            machine_policy=MACHINE_POLICY,
         )
 
 
@@ -123,6 +148,13 @@ def parse_local_kernels(text: str) -> dict[str, Path]:
             )
         kernels[repo_id] = Path(path).expanduser()
     return kernels
+
+
+def _config(env: Mapping[str, str]) -> Path:
+    if given := env.get("KERNELHUB_CONFIG"):
+        return Path(given).expanduser()
+    default = env.get("APPDATA") if os.name == "nt" else env.get("XDG_CONFIG_HOME")
+    return Path(default or "~/.config").expanduser() / "kernelhub"
 
 
 def _flag(env: Mapping[str, str], name: str) -> bool | None:

@@ -76,6 +76,15 @@ class Store:
         name = repo_id.replace("/", "--")
         return Repository(self._root / hub_folder(self._endpoint) / name, repo_id)
 
+    @property
+    def root(self) -> Path:
+        """The folder below which everything is."""
+        return self._root
+
+    def scratch(self) -> Path:
+        """A folder on the same file system, for what is not to be seen yet."""
+        return self._root / "scratch"
+
     def everything(self) -> Iterator[tuple[str, Stored]]:
         """Each stored variant of every Hub, with the name of the Hub's folder."""
         for receipt in sorted(self._root.glob("*/*/*/receipts/*.json")):
@@ -244,6 +253,25 @@ class Repository:
                 discard(staged)  # another process, without the lock, was first
             sync_folder(place.parent)
         return Stored(folder=place, receipt=receipt)
+
+    def remove(self, commit: str, variant: str) -> None:
+        """Take a variant out of the store; processes that have it loaded keep what they read.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        place = self.folder / commit / "build" / variant
+        with translated(place):
+            (self.folder / commit / "receipts" / f"{variant}.json").unlink(missing_ok=True)
+            if place.exists():
+                self._throw_away(place)
+            if not any((self.folder / commit / "receipts").glob("*.json")):
+                discard(self.folder / commit)
+
+    def forget_note(self, commit: str, name: str) -> None:
+        """Remove what `keep_note` kept."""
+        with translated(self.folder):
+            (self.folder / commit / name).unlink(missing_ok=True)
 
     def _throw_away(self, place: Path) -> None:
         """Take a folder out of sight in one step, then remove it; readers keep what they opened."""

@@ -1,15 +1,19 @@
 """Who may run code here. Fails closed: what is not clearly allowed is refused.
 
-In this order: the caller's `trust_remote_code`, the user's settings, the decision that was made
-when these bytes were loaded before, and last the Hub's own mark for the publisher.
+What denies comes first: a policy's `deny`, and a policy that asks for a lock. Then, in this order,
+what can allow: the caller's `trust_remote_code`, the project's lock, the policies and settings, the
+decision that was made when these bytes were loaded before, a signature of a trusted signer (looked
+at when the bytes are here), and last the Hub's own mark for the publisher. Where a machine's policy
+is binding, the caller and the user cannot allow anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from enum import Enum
 
 from .errors import InputError, TrustError
+from .policies import Rules
 
 TrustArgument = bool | list[str] | tuple[str, ...]
 
@@ -18,8 +22,11 @@ class Consent(Enum):
     """Why code of a repository may run."""
 
     ARGUMENT = "trust_remote_code"
+    LOCK = "lock"
     SETTINGS = "settings"
+    POLICY = "policy"
     REMEMBERED = "remembered"
+    SIGNATURE = "signature"
     PUBLISHER = "trusted publisher"
     LOCAL = "local folder"
 
@@ -42,48 +49,101 @@ def check_argument(trust_remote_code: TrustArgument) -> None:
 
 def decide(
     repo_id: str,
+    commit: str | None = None,
     *,
     argument: TrustArgument,
-    allowed: Collection[str],
+    rules: Rules,
+    locked: bool,
     remembered: bool,
+    signature_counts: bool = True,
     ask_hub: Callable[[], bool] | None,
 ) -> Consent:
     """Decide whether code of a repository may run.
 
     Args:
         repo_id: "org/name".
+        commit: the commit that is to run, None where that is not known.
         argument: the caller's `trust_remote_code`: True for everything, or a list of exact ids.
-        allowed: repositories or publishers of the settings.
+        rules: what the policies and settings say.
+        locked: whether a lock that counts pins these bytes.
         remembered: whether these very bytes were allowed before for their publisher's sake.
+        signature_counts: whether a signature may still turn out to allow it.
         ask_hub: asks for the publisher's mark; None where the Hub may not be asked (offline).
+
+    Returns:
+        Why it may. SIGNATURE says only that a signer is trusted: the signature itself has to be
+        checked before the code runs.
 
     Raises:
         TrustError: nothing allows it.
     """
-    publisher = repo_id.partition("/")[0]
-    if argument is True or (not isinstance(argument, bool) and repo_id in argument):
-        return Consent.ARGUMENT
-    if repo_id in allowed or publisher in allowed:
-        return Consent.SETTINGS
-    if remembered:
+    if (policy := rules.denied_by(repo_id, commit)) is not None:
+        raise TrustError(
+            f"{repo_id} is denied by {policy}",
+            hint="`kernelhub trust list` shows by which entry",
+        )
+    if rules.require_lock and not locked:
+        raise TrustError(
+            f"{repo_id} is in no lock, and the policy in force runs locked kernels only",
+            hint=f"add {repo_id} to the project's requirements and run `kernelhub lock`",
+        )
+    consent = _given(repo_id, commit, argument, rules, locked=locked)
+    if consent is not None:
+        return consent
+    if remembered and rules.hub_trusted:
         return Consent.REMEMBERED
+    if signature_counts and any(
+        signer.trust and not signer.revoked for signer in rules.signers(repo_id)
+    ):
+        return Consent.SIGNATURE
+    return _by_the_hub(repo_id, rules, ask_hub)
+
+
+def _given(
+    repo_id: str, commit: str | None, argument: TrustArgument, rules: Rules, *, locked: bool
+) -> Consent | None:
+    named = argument is True or (not isinstance(argument, bool) and repo_id in argument)
+    if named and not rules.binding:
+        return Consent.ARGUMENT
+    if locked and rules.locks:
+        return Consent.LOCK
+    if rules.allows(repo_id, commit):
+        is_setting = {repo_id, repo_id.partition("/")[0]} & rules.settings
+        return Consent.SETTINGS if is_setting and not rules.binding else Consent.POLICY
+    return None
+
+
+def _by_the_hub(repo_id: str, rules: Rules, ask_hub: Callable[[], bool] | None) -> Consent:
+    publisher = repo_id.partition("/")[0]
+    if not rules.hub_trusted:
+        raise TrustError(
+            f"{repo_id}: no policy names it or its publisher {publisher!r}",
+            hint=_remedies(repo_id, publisher, rules),
+        )
     if ask_hub is None:
         raise TrustError(
             f"{repo_id}: whether {publisher!r} is a trusted publisher cannot be asked offline, and"
             " no earlier decision for this kernel is on this disk",
-            hint=_remedies(repo_id, publisher),
+            hint=_remedies(repo_id, publisher, rules),
         )
     if ask_hub():
         return Consent.PUBLISHER
     raise TrustError(
         f"{repo_id}: the Hub does not mark its publisher {publisher!r} as trusted,"
         " and loading a kernel runs its code",
-        hint=_remedies(repo_id, publisher),
+        hint=_remedies(repo_id, publisher, rules),
     )
 
 
-def _remedies(repo_id: str, publisher: str) -> str:
+def _remedies(repo_id: str, publisher: str, rules: Rules) -> str:
+    if rules.binding:
+        return (
+            f"{rules.machine.path} is binding on this machine: only who administers it can allow"
+            " more; trust_remote_code, locks and settings do not count"
+        )
     return (
-        f"read the kernel's code, then pass trust_remote_code=[{repo_id!r}] (True trusts every"
-        f" kernel), or set KERNELHUB_TRUST={repo_id} (or {publisher} for all of this publisher)"
+        f"read the kernel's code (`kernelhub inspect {repo_id}`), then pass"
+        f" trust_remote_code=[{repo_id!r}] (True trusts every kernel), or run"
+        f" `kernelhub trust add {repo_id}` (or {publisher} for all of this publisher), or set"
+        f" KERNELHUB_TRUST={repo_id}"
     )

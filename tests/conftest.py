@@ -16,8 +16,11 @@ def isolated_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "HF_HUB_OFFLINE",
         "KERNELHUB_OFFLINE",
         "KERNELHUB_TRUST",
+        "KERNELHUB_LOCK",
+        "KERNELHUB_PROJECT",
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf-home"))
     monkeypatch.setenv("KERNELHUB_CACHE", str(tmp_path / "kernelhub-cache"))
+    monkeypatch.setenv("KERNELHUB_CONFIG", str(tmp_path / "kernelhub-config"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # the discard port: nobody answers

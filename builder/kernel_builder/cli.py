@@ -23,6 +23,7 @@ HOMES: dict[str, tuple[str, str, str]] = {
     "tune": ("kernel_builder.cli_tune", "command", "Measure configurations and build trees."),
     "evaluate": ("kernel_builder.cli_evaluate", "command", "Score the trees that ship."),
     "check": ("kernel_builder.cli_check", "command", "Find every fault, with place and remedy."),
+    "sign": ("kernel_builder.cli_sign", "command", "Sign what was built."),
 }
 
 

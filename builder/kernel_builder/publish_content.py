@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelhub.errors import InputError
+from kernelhub.signature_file import FILE
 
 from .card import CARD, make_card, render_card
 from .pack import METADATA, OUTPUT, Built
@@ -31,7 +32,8 @@ def build_content(branch: str, built: Built) -> Content:
     sources: dict[str, Path | bytes] = {}
     for variant in built.variants:
         folder = built.folder / variant.name
-        for name in (*(file.path for file in variant.files), METADATA):
+        signature = (FILE,) if (folder / FILE).is_file() else ()
+        for name in (*(file.path for file in variant.files), METADATA, *signature):
             sources[f"{OUTPUT}/{variant.name}/{name}"] = folder / name
     return _content(branch, sources)
 

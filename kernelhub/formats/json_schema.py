@@ -13,13 +13,17 @@ from pydantic import BaseModel
 
 from .build_model import BuildToml
 from .evidence import Evidence
+from .lock import LockToml
 from .metadata import Metadata
+from .policy import PolicyFile
 
 VERSION = 1
 _MODELS: Mapping[str, type[BaseModel]] = {
     "build.toml": BuildToml,
-    "metadata.json": Metadata,
     "evidence": Evidence,
+    "kernelhub.lock": LockToml,
+    "metadata.json": Metadata,
+    "policy.toml": PolicyFile,
 }
 NAMES = tuple(_MODELS)
 
@@ -34,13 +38,13 @@ def render(name: str) -> str:
     model = _MODELS[name]
     body = model.model_json_schema(by_alias=True, ref_template="#/definitions/{model}")
     definitions = {
-        key: _plain(value, authored=name.endswith(".toml"))
+        key: _plain(value, authored=name.endswith((".toml", ".lock")))
         for key, value in sorted(body.pop("$defs", {}).items())
     }
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": f"urn:kernelhub:schema:v{VERSION}:{name}",
-        **_plain(body, authored=name.endswith(".toml")),
+        **_plain(body, authored=name.endswith((".toml", ".lock"))),
         "definitions": definitions,
     }
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -49,8 +53,8 @@ def render(name: str) -> str:
 def _plain(node: Any, *, authored: bool) -> Any:
     """Rewrite what pydantic writes for draft 2020-12 so that draft 7 and editors read it.
 
-    Beside a `$ref` draft 7 reads nothing, so it moves into `allOf`. TOML has no null, so in files
-    that people write the alternative of null, and null as a default, only disturb completion.
+    Beside a `$ref` draft 7 reads nothing, so it moves into `allOf`. TOML has no null, so in its
+    files the alternative of null, and null as a default, only disturb completion.
     """
     if isinstance(node, list):
         return [_plain(item, authored=authored) for item in node]

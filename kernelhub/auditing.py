@@ -1,0 +1,203 @@
+"""Kernels on this disk against their digest, lock and signature; and what to clean up."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import signatures
+from .disk import discard
+from .errors import FormatError, HubError, IntegrityError, KernelHubError, NotCached, NotFoundError
+from .formats.lock import Lock, LockedKernel
+from .places import HubPlace, Ready
+from .policies import Rules
+from .resolution import Way
+from .signature_file import read_bundle
+from .store import Repository, Store, Stored, hub_folder
+
+DAY = 24 * 3600.0
+_OFFLINE = Way(connect=None, remaining=lambda: 10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What was found of one variant.
+
+    Attributes:
+        hub: folder of the Hub that it came from.
+        stored: the variant.
+        locked: whether the lock pins its commit.
+        signature: who signed it, "none", "unverified" where no policy names a signer for it.
+        fault: what is wrong with it, empty if nothing is.
+    """
+
+    hub: str
+    stored: Stored
+    locked: bool
+    signature: str
+    fault: str = ""
+
+
+def audit(store: Store, rules: Rules, lock: Lock | None, *, offline: bool) -> Iterator[Audit]:
+    """Check each variant on this disk. Reads every byte of them, and asks nobody.
+
+    Args:
+        lock: the project's, None where there is none.
+        offline: whether Sigstore's trust root may not be renewed over the network.
+    """
+    for hub, stored in store.everything():
+        receipt = stored.receipt
+        locked = _pinned(lock, receipt.repo_id, receipt.commit)
+        signature = "none"
+        fault = ""
+        try:
+            ready = place_of(stored, locked).verified(stored.folder, receipt.variant)
+            signature = _signature(ready, receipt.repo_id, rules, offline=offline)
+        except (IntegrityError, FormatError, NotCached) as error:
+            fault = str(error)
+        except KernelHubError as error:
+            signature, fault = "refused", str(error)
+        yield Audit(
+            hub=hub, stored=stored, locked=locked is not None, signature=signature, fault=fault
+        )
+
+
+def missing(store: Store, lock: Lock) -> tuple[LockedKernel, ...]:
+    """Kernels that the project asks for of which no variant is on this disk."""
+    return tuple(
+        kernel
+        for kernel in lock.kernels
+        if kernel.requirement is not None
+        and not store.repository(kernel.repo_id).variants(kernel.commit)
+    )
+
+
+def place_of(stored: Stored, locked: LockedKernel | None, way: Way = _OFFLINE) -> HubPlace:
+    """The place that a stored variant belongs to."""
+    receipt = stored.receipt
+    repository = Repository(stored.folder.parents[2], receipt.repo_id)
+    return HubPlace(repository, receipt.commit, way, locked.variants if locked else None)
+
+
+def _pinned(lock: Lock | None, repo_id: str, commit: str) -> LockedKernel | None:
+    held = lock.of(repo_id) if lock is not None else ()
+    return next((kernel for kernel in held if kernel.commit == commit), None)
+
+
+def _signature(ready: Ready, repo_id: str, rules: Rules, *, offline: bool) -> str:
+    required = rules.signature_required_by(repo_id)
+    bundle = read_bundle(ready.folder)
+    signers = rules.signers(repo_id)
+    if required is None and (bundle is None or not signers):
+        return "none" if bundle is None else "unverified"
+    return signatures.check(ready.folder, ready.manifest, signers, offline=offline).name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """Something that was removed, or would be."""
+
+    path: Path
+    size: int
+    why: str
+
+
+def prune(
+    store: Store, lock: Lock | None, *, older_than: float, everything: bool, dry_run: bool
+) -> tuple[Removed, ...]:
+    """Remove variants that are old and in no lock, and what dead processes left.
+
+    Args:
+        lock: the project's; what it pins is kept.
+        older_than: seconds since a variant was installed.
+        everything: whether age does not matter.
+        dry_run: whether nothing is removed.
+    """
+    now = time.time()
+    removed: list[Removed] = []
+    for _, stored in store.everything():
+        receipt = stored.receipt
+        age = now - receipt.installed
+        if _pinned(lock, receipt.repo_id, receipt.commit) or not (everything or age > older_than):
+            continue
+        why = "not in the lock" if everything else f"installed {age / DAY:.0f} days ago"
+        removed.append(Removed(path=stored.folder, size=receipt.size, why=why))
+        if not dry_run:
+            Repository(stored.folder.parents[2], receipt.repo_id).remove(
+                receipt.commit, receipt.variant
+            )
+    for path, why in _leftovers(store, now):
+        removed.append(Removed(path=path, size=_size(path), why=why))
+        if not dry_run:
+            _delete(path)
+    return tuple(removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """A variant that was damaged. `error` says why it could not be replaced, if it could not."""
+
+    stored: Stored
+    fault: str
+    error: str = ""
+
+
+def repair(store: Store, endpoint: str, way: Way, lock: Lock | None) -> tuple[Repaired, ...]:
+    """Check each variant and download again what is damaged.
+
+    What is damaged and cannot be had again (offline, or from another Hub than `endpoint`) is
+    removed: a load would refuse it. What cannot be checked stays.
+    """
+    found: list[Repaired] = []
+    for hub, stored in tuple(store.everything()):
+        receipt = stored.receipt
+        locked = _pinned(lock, receipt.repo_id, receipt.commit)
+        reachable = way if hub == hub_folder(endpoint) else _OFFLINE
+        try:
+            place_of(stored, locked, reachable).verified(stored.folder, receipt.variant)
+        except (NotCached, HubError) as error:  # what it should be is not known, so it stays
+            found.append(Repaired(stored=stored, fault="cannot be checked", error=str(error)))
+        except (IntegrityError, FormatError) as error:
+            again = _replace(stored, locked, reachable)
+            found.append(Repaired(stored=stored, fault=str(error), error=again))
+    return tuple(found)
+
+
+def _replace(stored: Stored, locked: LockedKernel | None, way: Way) -> str:
+    """Remove a variant and what is noted of its commit, and fetch it; why that failed, or ""."""
+    receipt = stored.receipt
+    repository = Repository(stored.folder.parents[2], receipt.repo_id)
+    repository.remove(receipt.commit, receipt.variant)
+    repository.forget_note(receipt.commit, "listing.json")
+    try:
+        place_of(stored, locked, way).ready(receipt.variant)
+    except (IntegrityError, FormatError, NotFoundError, HubError) as error:
+        return f"removed: {error}"
+    return ""
+
+
+def _leftovers(store: Store, now: float) -> Iterator[tuple[Path, str]]:
+    """What processes that died have left, a day old at least."""
+    places = [*store.root.glob("*/*/incoming/*"), *store.scratch().glob("*")]
+    for path in sorted(places):
+        with contextlib.suppress(OSError):  # its process has just ended, and took it along
+            if now - path.stat().st_mtime > DAY:
+                yield path, "left by a process that ended"
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for file in [path, *path.rglob("*")]:
+        with contextlib.suppress(OSError):  # gone meanwhile
+            total += file.stat().st_size if file.is_file() else 0
+    return total
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        discard(path)
+    else:
+        path.unlink(missing_ok=True)

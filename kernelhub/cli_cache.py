@@ -1,0 +1,118 @@
+"""`kernelhub cache list|prune|repair`: the kernels on this disk."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import click
+
+from . import auditing, settings
+from .cli import EXIT_FAULTS
+from .cli_lock import json_option
+from .formats.lock import Lock
+from .locks import project_lock
+from .store import Store
+from .ways import way_of
+
+
+@click.group()
+def cache() -> None:
+    """Look at the kernels on this disk, remove old ones, replace damaged ones."""
+
+
+@cache.command("list")
+@json_option
+def cache_list(as_json: bool) -> None:
+    """List the variants that are complete on this disk."""
+    now = settings.current()
+    rows = [
+        {
+            "hub": hub,
+            "repo_id": stored.receipt.repo_id,
+            "commit": stored.receipt.commit,
+            "variant": stored.receipt.variant,
+            "bytes": stored.receipt.size,
+            "installed": stored.receipt.installed,
+            "folder": str(stored.folder),
+        }
+        for hub, stored in Store(now.cache, now.endpoint).everything()
+    ]
+    if as_json:
+        click.echo(json.dumps({"cache": str(now.cache), "variants": rows}))
+        return
+    for row in rows:
+        day = time.strftime("%Y-%m-%d", time.localtime(float(str(row["installed"]))))
+        click.echo(
+            f"{row['repo_id']}  {str(row['commit'])[:12]}  {row['variant']}"
+            f"  {row['bytes']} bytes  {day}  {row['hub']}"
+        )
+    click.echo(f"{len(rows)} variants in {now.cache}")
+
+
+@cache.command("prune")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="DAYS",
+    help="Remove what was installed before then.",
+)
+@click.option("--all", "everything", is_flag=True, help="Whatever its age.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@json_option
+def cache_prune(older_than: float, everything: bool, dry_run: bool, as_json: bool) -> None:
+    """Remove old variants, and what ended processes left. What the project's lock pins is kept."""
+    now = settings.current()
+    removed = auditing.prune(
+        Store(now.cache, now.endpoint),
+        _lock(now),
+        older_than=older_than * auditing.DAY,
+        everything=everything,
+        dry_run=dry_run,
+    )
+    total = sum(item.size for item in removed)
+    if as_json:
+        rows = [{"path": str(r.path), "bytes": r.size, "why": r.why} for r in removed]
+        click.echo(json.dumps({"removed": rows, "bytes": total, "dry_run": dry_run}))
+        return
+    for item in removed:
+        click.echo(f"{item.path}  {item.size} bytes  ({item.why})")
+    click.echo(f"{len(removed)} {'would be removed' if dry_run else 'removed'}, {total} bytes")
+
+
+@cache.command("repair")
+@json_option
+def cache_repair(as_json: bool) -> int:
+    """Check every variant and download again what is damaged.
+
+    What cannot be had again is removed, since a load would refuse it; exits with 3 then.
+    """
+    now = settings.current()
+    found = auditing.repair(Store(now.cache, now.endpoint), now.endpoint, way_of(now), _lock(now))
+    failed = [item for item in found if item.error]
+    if as_json:
+        rows = [
+            {
+                "repo_id": item.stored.receipt.repo_id,
+                "commit": item.stored.receipt.commit,
+                "variant": item.stored.receipt.variant,
+                "fault": item.fault,
+                "error": item.error or None,
+            }
+            for item in found
+        ]
+        click.echo(json.dumps({"damaged": rows}))
+        return EXIT_FAULTS if failed else 0
+    for item in found:
+        receipt = item.stored.receipt
+        click.echo(f"{receipt.repo_id}  {receipt.commit[:12]}  {receipt.variant}: {item.fault}")
+        click.echo(f"  {item.error or 'downloaded again'}")
+    click.echo(f"{len(found)} damaged, {len(found) - len(failed)} repaired")
+    return EXIT_FAULTS if failed else 0
+
+
+def _lock(now: settings.Settings) -> Lock | None:
+    file = project_lock(now)
+    return file.lock if file is not None else None
