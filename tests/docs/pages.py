@@ -108,12 +108,16 @@ def _commands(body: str, first: int) -> Iterator[Command]:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Whether a command printed what the page shows: line by line, `...` standing for anything.
+    """Whether a command printed what the page shows.
 
-    A page need not show everything: a command without shown output may print what it likes.
+    `...` stands for any text, on a line of its own for any lines or none. A command without shown
+    output may print what it likes.
     """
-    pattern = r"[\s\S]*?".join(re.escape(part) for part in _trimmed(shown).split("..."))
-    return not shown or re.fullmatch(pattern, _trimmed(printed)) is not None
+    lines = [
+        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
+        for line in _trimmed(shown).splitlines()
+    ]
+    return not shown or re.fullmatch("".join(lines), f"{_trimmed(printed)}\n") is not None
 
 
 def _trimmed(text: str) -> str:
