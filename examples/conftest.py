@@ -30,11 +30,14 @@ def load_published() -> Iterator[LoadPublished]:
     """Build a project, publish it on a Hub of this session, load it from there."""
     with tempfile.TemporaryDirectory(prefix="kernelhub-examples-") as name:
         folder = Path(name)
-        with running_hub(folder / "hub") as hub, mock.patch.dict(
-            os.environ,
-            HF_HOME=str(folder / "home"),
-            KERNELHUB_CACHE=str(folder / "cache"),
-            HF_ENDPOINT=hub.url,
+        with (
+            running_hub(folder / "hub") as hub,
+            mock.patch.dict(
+                os.environ,
+                HF_HOME=str(folder / "home"),
+                KERNELHUB_CACHE=str(folder / "cache"),
+                HF_ENDPOINT=hub.url,
+            ),
         ):
 
             def load(root: Path) -> ModuleType:

@@ -69,7 +69,9 @@ def gate_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_hub(folder / "hub") as hub:
         for version in (1, 2):
             file = root / "build.toml"
-            file.write_text(re.sub(r"(?m)^version = \d+$", f"version = {version}", file.read_text()))
+            file.write_text(
+                re.sub(r"(?m)^version = \d+$", f"version = {version}", file.read_text())
+            )
             project = Project.open(root)
             build(project)
             publish(project, Hub(hub.url, None), Options(repo_id="demo/silu-gate"))
@@ -83,9 +85,7 @@ def free_port() -> str:
 
 
 @pytest.mark.parametrize("path", RUN, ids=name_of)
-def test_page(
-    path: Path, tools: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_page(path: Path, tools: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     page = read(path)
     folder = tmp_path / "page"
     folder.mkdir()
@@ -100,7 +100,8 @@ def test_page(
     }
     if "example" in page.facts:
         shutil.copytree(
-            ROOT / "examples" / page.facts["example"], folder / page.facts["example"],
+            ROOT / "examples" / page.facts["example"],
+            folder / page.facts["example"],
             ignore=shutil.ignore_patterns("build", "__pycache__"),
         )
     if page.facts.get("hub") == "tutorial":
@@ -151,10 +152,10 @@ def script(page: Page, folder: Path, port: str) -> str:
             place = shlex.quote(str(folder / step.name))
             lines += [f"mkdir -p $(dirname {place})", f"printf %s {shlex.quote(text)} > {place}"]
         elif step.in_background:
+            answers = f"(: </dev/tcp/127.0.0.1/{port}) 2>/dev/null"
             lines += [
                 f"{text.rstrip('& ')} >/dev/null 2>&1 &",
-                f"for _ in {{1..300}}; do (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null && break;"
-                " sleep 0.1; done",
+                f"for _ in {{1..300}}; do {answers} && break; sleep 0.1; done",
                 f"echo '{MARK} 0'",
             ]
         else:
@@ -181,7 +182,9 @@ def unknown(words: list[str]) -> str | None:
         command, rest = found, rest[1:]
     known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
     used = [word.partition("=")[0] for word in rest if word.startswith("--")]
-    return next((f"{command.name} has no option {word}" for word in used if word not in known), None)
+    return next(
+        (f"{command.name} has no option {word}" for word in used if word not in known), None
+    )
 
 
 @pytest.mark.parametrize("path", [p for p in PAGES if read(p).python], ids=name_of)

@@ -12,6 +12,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # the short dtypes is the same as that of the result.
 LIMIT = {torch.float32: 4e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 DTYPES = list(LIMIT)
+# A row that no block of a GPU holds; the interpreter takes the first configuration, a small one.
+LONG = 20000 if DEVICE == "cuda" else 2000
 
 
 def inputs(shape, dtype, seed=0):
@@ -34,22 +36,25 @@ def check(kernel, x, dy, scale=1.0):
     want = torch.softmax(scale * exact, -1)
     want.backward(dy.double())
     assert relative(y.detach(), want.detach()) < LIMIT[x.dtype]
-    # The backward pass gets y as it was stored: its error in the gradient is that of y times dy.
-    spread = (want.detach() * dy.double()).norm() * abs(scale) * 2
-    difference = (x.grad.double() - exact.grad).norm()
-    assert difference <= LIMIT[x.dtype] * torch.maximum(spread, exact.grad.norm())
+    # dx is a difference of terms of size y * dy, from y as it was stored. Below the normal numbers
+    # of float16 the spacing is 2^-24, whatever the size.
+    size = abs(scale) * (want.detach() * dy.double()).norm()
+    tiny = 2.0**-25 * dy.numel() ** 0.5 if x.dtype == torch.float16 else 0.0
+    assert (x.grad.double() - exact.grad).norm() <= 2 * LIMIT[x.dtype] * size + tiny
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 640), (3, 256), (17, 257), (2, 3, 40)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (5, 1), (1, 640), (3, 256), (17, 257), (2, 3, 40)], ids=str
+)
 def test_forward_and_backward(kernel, shape, dtype):
     check(kernel, *inputs(shape, dtype), scale=0.7)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_row_longer_than_a_block(kernel, dtype):
-    """20000 columns do not fit any block: the running maximum and sum are used."""
-    x, dy = inputs((2, 20000), dtype)
+    """The row does not fit any block: the running maximum and sum are used."""
+    x, dy = inputs((2, LONG), dtype)
     x[0, -1] = 20.0  # the maximum comes last, so the sum so far has to be scaled down
     check(kernel, x, dy)
 
@@ -88,11 +93,11 @@ def test_every_element_is_written(kernel, monkeypatch):
     monkeypatch.setattr(
         torch, "empty_like", lambda *args, **kwargs: make(*args, **kwargs).fill_(float("nan"))
     )
-    for shape in ((5, 300), (2, 20000)):
+    for shape in ((5, 300), (2, LONG)):
         check(kernel, *inputs(shape, torch.float32))
 
 
-@pytest.mark.parametrize("columns", [5, 20000])
+@pytest.mark.parametrize("columns", [5, LONG])
 def test_infinities(kernel, columns):
     """-inf is a masked column; a row of nothing else has no softmax and gives NaN, as in torch."""
     x = torch.zeros(3, columns, device=DEVICE)
@@ -119,7 +124,7 @@ def test_scale_of_zero_is_uniform(kernel):
 
 class TestRefusals:
     def test_dtype(self, kernel):
-        with pytest.raises(ValueError, match="x must have a dimension and be float32.*int64"):
+        with pytest.raises(ValueError, match=r"x must have a dimension and be float32.*int64"):
             kernel.softmax(torch.ones(2, 2, dtype=torch.int64))
 
     def test_no_dimension(self, kernel):
