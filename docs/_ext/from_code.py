@@ -30,7 +30,7 @@ from kernelhub.settings import Settings
 
 _ATTRIBUTE = re.compile(r"^ {4,}(\w+): (.*?)(?=^ {4,}\w+: |\Z)", re.MULTILINE | re.DOTALL)
 _TABLE_NAMES = re.compile(r"^\[[^]]+\](?: and \[[^]]+\])?: ")
-_VARIABLE = re.compile(r"`([A-Z][A-Z_]+)`")
+_VARIABLE = re.compile(r"`[A-Z][A-Z_]+(?:=\w+)?`")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -63,8 +63,9 @@ def settings() -> str:
     rows = []
     for field in fields(Settings):
         sentence = told[field.name]
-        what = sentence[: sentence.index("`" + _VARIABLE.findall(sentence)[0])].strip(" .")
-        variables = sentence[len(what) :].strip(" .")
+        named = _VARIABLE.search(sentence)
+        split = named.start() if named else len(sentence)
+        what, variables = sentence[:split].strip(" ."), sentence[split:].strip(" .")
         rows.append((variables, what, _default(field.default), f"`{field.name}`"))
     return table(("variable", "what it says", "default", "attribute of `Settings`"), rows)
 
@@ -72,7 +73,7 @@ def settings() -> str:
 def _default(value: object) -> str:
     if value is MISSING or value in (None, ()):
         return ""
-    return "off" if value is False else f"`{value}`"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else f"`{value}`"
 
 
 def error_tree() -> str:

@@ -6,7 +6,6 @@ import ast
 import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -63,19 +62,22 @@ def _script(path: Path, text: str) -> None:
 
 @pytest.fixture(scope="session")
 def gate_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Hub as the tutorial leaves it: version 1 and 2 of demo/silu-gate; gives its URL."""
+    """A Hub as the tutorial leaves it: versions 1 and 2 of demo/silu-gate; gives its URL."""
     folder = tmp_path_factory.mktemp("gate")
     root = start_project("silu-gate", "triton", folder / "silu-gate")
+    file = root / "build.toml"
     with running_hub(folder / "hub") as hub:
-        for version in (1, 2):
-            file = root / "build.toml"
-            file.write_text(
-                re.sub(r"(?m)^version = \d+$", f"version = {version}", file.read_text())
-            )
-            project = Project.open(root)
-            build(project)
-            publish(project, Hub(hub.url, None), Options(repo_id="demo/silu-gate"))
+        _publish(root, hub.url, folder / "first")
+        file.write_text(file.read_text().replace("version = 1\n", "version = 2\n"))
+        _publish(root, hub.url, folder / "second")
         yield hub.url
+
+
+def _publish(root: Path, url: str, output: Path) -> None:
+    project = Project.open(root)
+    build(project, output)
+    repo_id = f"demo/{project.build_file.name}"
+    publish(project, Hub(url, None), Options(repo_id=repo_id, output=output))
 
 
 def free_port() -> str:
@@ -84,9 +86,12 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("path", RUN, ids=name_of)
 def test_page(path: Path, tools: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     page = read(path)
+    for package in page.facts.get("needs", "").split():
+        pytest.importorskip(package)
     folder = tmp_path / "page"
     folder.mkdir()
     environment = {
@@ -98,12 +103,6 @@ def test_page(path: Path, tools: Path, tmp_path: Path, request: pytest.FixtureRe
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "COLUMNS": "80",
     }
-    if "example" in page.facts:
-        shutil.copytree(
-            ROOT / "examples" / page.facts["example"],
-            folder / page.facts["example"],
-            ignore=shutil.ignore_patterns("build", "__pycache__"),
-        )
     if page.facts.get("hub") == "tutorial":
         environment["HF_ENDPOINT"] = request.getfixturevalue("gate_hub")
     faults = run_page(page, folder, environment, free_port())
@@ -116,7 +115,7 @@ def run_page(page: Page, folder: Path, environment: Mapping[str, str], port: str
     done = subprocess.run(
         ["bash", "-c", script(page, folder, port)],
         cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=110, check=False,
+        stderr=subprocess.STDOUT, text=True, timeout=380, check=False,
     )  # fmt: skip
     text = done.stdout.replace(port, PORT).replace(str(folder), ".")
     *printed, rest = re.split(rf"{MARK} (\d+)\n", text)
@@ -194,6 +193,26 @@ def test_python_that_is_not_run_names_what_exists(path: Path) -> None:
             if isinstance(node, ast.ImportFrom) and node.module == "kernelhub":
                 for alias in node.names:
                     assert hasattr(kernelhub, alias.name), f"{name_of(path)}: {alias.name}"
+
+
+def test_readme(tmp_path: Path, tools: Path) -> None:
+    """Its Python runs, with an example kernel on the Hub; its commands are those of dev.py."""
+    pytest.importorskip("triton")
+    readme = read(ROOT / "README.md")
+    code = "import torch\nx, weight = torch.randn(3, 40), torch.ones(40)\n"
+    code += "\n".join(readme.python)
+    code += "\ntorch.testing.assert_close(y, torch.nn.functional.rms_norm(x, (40,), weight, 1e-6))"
+    with running_hub(tmp_path / "hub") as hub:
+        _publish(ROOT / "examples" / "rms-norm", hub.url, tmp_path / "build")
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": hub.url,
+            "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+        }
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=380)
+    shown = re.findall(r"python3 (dev\.py \w+)", (ROOT / "README.md").read_text())
+    assert shown
+    assert all(f"python3 {command} " in (ROOT / "dev.py").read_text() for command in shown)
 
 
 def test_every_page_is_in_one_of_the_four_parts() -> None:
