@@ -11,7 +11,7 @@ class Reporter:
     """Override what you want to hear of. Methods are called from one thread at a time."""
 
     def stage(self, name: str, total: int | None = None, unit: str = "") -> None:
-        """A stage begins. `total` counts `unit`s ("bytes", "measurements"), None if unknown."""
+        """A stage begins. `total` counts in `unit` ("bytes", "measurements"), None if unknown."""
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         """The current stage moved on by `amount`; `note` is short text such as the best so far."""

@@ -1,6 +1,7 @@
 """The public function: checks, block sizes, gradients."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,7 @@ def fused_matmul(x, w, bias=None, activation="none"):
         raise ValueError(f"bias must be ({w.shape[1]},), not {bias.shape}")
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     return _fused(rows, w, bias, activation).reshape(*x.shape[:-1], w.shape[1])
 
 
@@ -46,6 +47,9 @@ def _fused(x, w, bias, activation):
 
 
 def _product(x, w, bias, activation, block_m=256, block_n=256, block_k=512):
+    if 0 in (*x.shape, w.shape[1]):  # nothing to sum or nothing to return: no grid to run
+        y = jnp.broadcast_to(bias.astype(jnp.float32), (x.shape[0], w.shape[1]))
+        return ACTIVATIONS[activation](y).astype(x.dtype)
     interpret = jax.default_backend() == "cpu"
     return matmul(
         x,

@@ -1,5 +1,7 @@
 """The public function: checks, launches, gradients."""
 
+import math
+
 import torch
 import triton
 
@@ -31,7 +33,7 @@ def softmax(x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
     """(..., N) as (M, N) with contiguous rows; a view wherever the strides allow one."""
-    flat = tensor.reshape(-1, tensor.shape[-1])
+    flat = tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
     return flat if flat.stride(-1) == 1 or flat.shape[-1] <= 1 else flat.contiguous()
 
 
