@@ -112,8 +112,8 @@ def _schema(name: str, style: str) -> str:
     schema = json.loads(json_schema.render(name))
     parts = []
     for path, node in _objects(schema, schema, ""):
-        title = f"**{style.format(path)}**\n\n" if path else ""
-        parts.append(f"{title}{_first_line(node)}\n\n{_keys(node, schema)}")
+        title = f"**{style.format(path)}**\n\n{_first_line(node)}\n\n" if path else ""
+        parts.append(f"{title}{_keys(node, schema)}")
     return "\n\n".join(parts)
 
 
@@ -214,6 +214,14 @@ class FromCode(SphinxDirective):
         return holder.children
 
 
+def without_tree(*event: Any) -> None:
+    """The docstring of `errors` is drawn by `error_tree`; as text it would run together."""
+    _app, _what, name, _object, _options, lines = event
+    if name == "kernelhub.errors":
+        lines.clear()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("from-code", FromCode)
+    app.connect("autodoc-process-docstring", without_tree)
     return {"parallel_read_safe": True}
