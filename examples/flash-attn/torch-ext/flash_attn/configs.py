@@ -1,0 +1,135 @@
+"""The configuration space of the forward pass and its defaults. Standard library only.
+
+A configuration is a flat dict of keyword arguments of `attention.attention_fwd`. `implementation` names the
+kernel, and the other keys mean to it:
+
+| key | "triton" | "hopper" |
+|---|---|---|
+| block_m | query rows of a program | 64 x consumers (kept for reading) |
+| block_n | keys of a step | keys of a step |
+| num_warps | warps of a program | - |
+| num_stages | software pipeline depth | depth of the K and V rings |
+| consumers | - | warpgroups that compute, 64 rows each |
+| pingpong | - | consumers take turns at issuing products |
+| persistent | - | one program per SM, else one per tile |
+| splits | shares of the keys, 0 = by occupancy | - |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Config = dict[str, Any]
+
+
+def triton_config(block_m: int, block_n: int, num_warps: int, num_stages: int, splits: int = 1) -> Config:
+    return {
+        "implementation": "triton",
+        "block_m": block_m,
+        "block_n": block_n,
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+        "splits": splits,
+    }
+
+
+def hopper_config(
+    block_n: int, num_stages: int, consumers: int, pingpong: bool, persistent: bool = True
+) -> Config:
+    return {
+        "implementation": "hopper",
+        "block_m": 64 * consumers,
+        "block_n": block_n,
+        "num_stages": num_stages,
+        "consumers": consumers,
+        "pingpong": pingpong,
+        "persistent": persistent,
+    }
+
+
+FORWARD: tuple[Config, ...] = (
+    *(
+        triton_config(*sizes)
+        for sizes in (
+            (64, 64, 4, 3),
+            (64, 128, 4, 3),
+            (128, 64, 4, 3),
+            (128, 64, 8, 3),
+            (128, 128, 8, 3),
+            (128, 128, 8, 2),
+            (64, 32, 4, 2),
+        )
+    ),
+    *(
+        hopper_config(*sizes)
+        for sizes in (
+            (128, 2, 2, True),
+            (128, 2, 2, False),
+            (128, 3, 2, True),
+            (64, 2, 2, True),
+            (64, 4, 2, True),
+            (128, 3, 3, False),
+            (128, 3, 3, True),
+            (128, 2, 2, True, False),
+            (64, 3, 1, False, False),
+            (128, 2, 1, False, False),
+        )
+    ),
+)
+"""Candidates for tuning. Not all fit every head dim: what does not fit is dropped when it is tried."""
+
+
+def head_block(dim: int) -> int:
+    """Smallest power of two that holds a head, at least 16 (the shortest product)."""
+    return max(16, 1 << (dim - 1).bit_length())
+
+
+def default_forward(
+    *, dim: int, rows: int, keys: int, hopper: bool, amd: bool, shared_memory: int
+) -> Config:
+    """A sane configuration where no tuned one is known.
+
+    Args:
+        dim: head dimension.
+        rows: query rows that share a key head (seqlen_q, times the group where it is packed).
+        keys: seqlen_k.
+        hopper: the device is sm_90 and the tensors suit its copy engine.
+        amd: the device is an AMD GPU (64-thread warps, 64 KiB of shared memory on gfx942).
+        shared_memory: bytes that one program may use.
+    """
+    block = head_block(dim)
+    if rows <= 64 and keys >= 256:
+        return triton_config(16 if rows <= 16 else 64, 64, 4, 2, splits=0)
+    if hopper and rows >= 128:
+        if block == 256:
+            return hopper_config(64, 2, 2, True)
+        return hopper_config(128, 2, 2, True)
+    if amd:
+        return triton_config(128 if block <= 128 else 64, 64 if block <= 64 else 32, 4, 1)
+    if block == 256:
+        return triton_config(64, 64 if shared_memory > 160_000 else 32, 4, 2)
+    if block == 128:
+        return triton_config(128, 64, 8, 3 if shared_memory > 160_000 else 2)
+    return triton_config(128, 64, 4, 3)
+
+
+def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config, Config]:
+    """Tiles of the (dK and dV, dQ) kernels; block_m counts query rows, block_n keys."""
+    block = head_block(dim)
+    if amd:
+        size = 64 if block <= 64 else 32
+        tile = {"block_m": size, "block_n": size, "num_warps": 4, "num_stages": 1}
+        return tile, dict(tile)
+    if block == 256:
+        tile = {"block_m": 32, "block_n": 32 if shared_memory < 160_000 else 64, "num_warps": 4, "num_stages": 1}
+        return tile, {**tile, "block_m": tile["block_n"], "block_n": 32}
+    if block == 128:
+        stages = 2 if shared_memory > 160_000 else 1
+        return (
+            {"block_m": 64, "block_n": 128 if stages == 2 else 64, "num_warps": 8, "num_stages": stages},
+            {"block_m": 128 if stages == 2 else 64, "block_n": 64, "num_warps": 8, "num_stages": stages},
+        )
+    return (
+        {"block_m": 64, "block_n": 128, "num_warps": 8, "num_stages": 2},
+        {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2},
+    )
