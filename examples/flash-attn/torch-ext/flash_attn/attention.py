@@ -143,7 +143,7 @@ def combine(parts: torch.Tensor, part_lse: torch.Tensor, out: torch.Tensor, lse:
     o_b, o_s, o_h, _ = out.stride()
     combine_kernel[(batch * heads * queries,)](
         parts, part_lse, out, lse, o_b, o_s, o_h, parts.stride(0), dim, lse.numel(),
-        batch * heads * queries, queries, heads, splits,
+        queries, heads, splits,
         DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_SPLITS=triton.next_power_of_2(splits),
         num_warps=1 if dim <= 128 else 2,
     )  # fmt: skip

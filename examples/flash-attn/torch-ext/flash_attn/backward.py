@@ -9,6 +9,11 @@ import triton.language as tl
 
 from .forward_triton import key_ranges, load_rows, visible
 
+# Sizes change from call to call: none of them may start another compilation.
+DELTA_SIZES = ("queries", "heads", "tiles", "d_b", "d_h")
+DKDV_SIZES = ("queries", "keys", "heads_k", "group", "tiles", "left", "right", "l_b", "l_h")
+DQ_SIZES = ("queries", "keys", "heads", "group", "tiles", "left", "right", "l_b", "l_h")
+
 
 @triton.jit
 def _sequence(cu, base, batch, stride_b, stride_s, length, VARLEN: tl.constexpr):
@@ -27,7 +32,7 @@ def _rows_of(cu, base, batch, stride_b, VARLEN: tl.constexpr):
     return base + batch * stride_b
 
 
-@triton.jit
+@triton.jit(do_not_specialize=DELTA_SIZES)
 def delta_kernel(
     o, do, delta, cu_q, o_b, o_s, o_h, do_b, do_s, do_h, d_b, d_h, queries, heads, tiles,
     DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, VARLEN: tl.constexpr,
@@ -81,7 +86,7 @@ def _dkdv(
     return dk, dv
 
 
-@triton.jit
+@triton.jit(do_not_specialize=DKDV_SIZES)
 def dkdv_kernel(
     q, k, v, do, lse, delta, dk, dv, cu_q, cu_k,
     q_b, q_s, q_h, k_b, k_s, k_h, v_b, v_s, v_h, do_b, do_s, do_h, dk_b, dk_s, dk_h, dv_b, dv_s, dv_h,
@@ -168,7 +173,7 @@ def _dq(
     return dq
 
 
-@triton.jit
+@triton.jit(do_not_specialize=DQ_SIZES)
 def dq_kernel(
     q, k, v, do, lse, delta, dq, cu_q, cu_k,
     q_b, q_s, q_h, k_b, k_s, k_h, v_b, v_s, v_h, do_b, do_s, do_h, dq_b, dq_s, dq_h,

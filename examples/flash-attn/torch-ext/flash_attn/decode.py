@@ -4,9 +4,13 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+# Sizes change from call to call: none of them may start another compilation.
+SIZES = ("p_p", "l_p", "queries", "heads", "splits")
+
+
+@triton.jit(do_not_specialize=SIZES)
 def combine_kernel(
-    parts, part_lse, o, lse, o_b, o_s, o_h, p_p, p_row, l_p, rows_total, queries, heads, splits,
+    parts, part_lse, o, lse, o_b, o_s, o_h, p_p, p_row, l_p, queries, heads, splits,
     DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_SPLITS: tl.constexpr,
 ):  # fmt: skip
     """One (batch, head, query) row: the mean of its partial outputs, weighted by exp(log-sum-exp).

@@ -229,7 +229,11 @@ def _consume(
     tma.store_wait(0)
 
 
-@gluon.jit
+# Sizes change from call to call: none of them may start another compilation.
+SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "chunk", "right")
+
+
+@gluon.jit(do_not_specialize=SIZES)
 def forward_kernel(
     q_desc, k_desc, v_desc, o_desc, lse, queries, keys, heads, group, tiles_m, tiles, chunk, right, scale,
     BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,

@@ -94,7 +94,13 @@ def attend(
     return acc, top, total
 
 
-@triton.jit
+# Sizes change from call to call: none of them may start another compilation.
+SIZES = (
+    "queries", "keys", "heads", "group", "tiles_m", "splits", "per_split", "left", "right", "lse_p", "lse_b", "lse_h",
+)  # fmt: skip
+
+
+@triton.jit(do_not_specialize=SIZES)
 def forward_kernel(
     q, k, v, o, lse, cu_q, cu_k,
     q_b, q_s, q_h, k_b, k_s, k_h, v_b, v_s, v_h, o_p, o_b, o_s, o_h, lse_p, lse_b, lse_h,
