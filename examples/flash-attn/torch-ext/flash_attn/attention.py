@@ -66,7 +66,8 @@ def attention_fwd(
     num_warps: int = 8,
     num_stages: int = 2,
     consumers: int = 2,
-    pingpong: bool = True,
+    turns: int = 1,
+    q_in_registers: bool = False,
     persistent: bool = True,
     splits: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,7 +97,8 @@ def attention_fwd(
 
         launch(
             q, k, v, out, lse, softmax_scale, right,
-            block_n=block_n, stages=num_stages, consumers=consumers, pingpong=pingpong, persistent=persistent,
+            block_n=block_n, stages=num_stages, consumers=consumers, turns=turns,
+            q_in_registers=q_in_registers, persistent=persistent,
         )  # fmt: skip
         return out, lse
     packed = queries <= 16 and heads != k.shape[2]

@@ -10,7 +10,8 @@ kernel, and the other keys mean to it:
 | num_warps | warps of a program | - |
 | num_stages | software pipeline depth | depth of the K and V rings |
 | consumers | - | warpgroups that compute, 64 rows each |
-| pingpong | - | consumers take turns at issuing products |
+| turns | - | consumers issue products in turn: 0 no, 1 handing over after both, 2 after the first |
+| q_in_registers | - | Q is read from registers, which spares shared-memory bandwidth |
 | persistent | - | one program per SM, else one per tile |
 | splits | shares of the keys, 0 = by occupancy | - |
 """
@@ -34,7 +35,12 @@ def triton_config(block_m: int, block_n: int, num_warps: int, num_stages: int, s
 
 
 def hopper_config(
-    block_n: int, num_stages: int, consumers: int, pingpong: bool, persistent: bool = True
+    block_n: int,
+    num_stages: int,
+    consumers: int,
+    turns: int,
+    q_in_registers: bool = False,
+    persistent: bool = True,
 ) -> Config:
     return {
         "implementation": "hopper",
@@ -42,7 +48,8 @@ def hopper_config(
         "block_n": block_n,
         "num_stages": num_stages,
         "consumers": consumers,
-        "pingpong": pingpong,
+        "turns": turns,
+        "q_in_registers": q_in_registers,
         "persistent": persistent,
     }
 
@@ -63,16 +70,18 @@ FORWARD: tuple[Config, ...] = (
     *(
         hopper_config(*sizes)
         for sizes in (
-            (128, 2, 2, True),
-            (128, 2, 2, False),
-            (128, 3, 2, True),
-            (64, 2, 2, True),
-            (64, 4, 2, True),
-            (128, 3, 3, False),
-            (128, 3, 3, True),
-            (128, 2, 2, True, False),
-            (64, 3, 1, False, False),
-            (128, 2, 1, False, False),
+            (128, 2, 2, 1),
+            (128, 2, 2, 1, True),
+            (128, 2, 2, 0),
+            (128, 2, 2, 1, False, False),
+            (128, 3, 2, 1),
+            (128, 3, 3, 1),
+            (128, 3, 3, 0),
+            (64, 2, 2, 1),
+            (64, 2, 2, 0),
+            (64, 2, 2, 1, False, False),
+            (64, 3, 1, 0, False, False),
+            (128, 2, 1, 0, False, False),
         )
     ),
 )
@@ -102,8 +111,8 @@ def default_forward(
         return triton_config(16 if rows <= 16 else 64, 64, 4, 2, splits=0)
     if hopper and rows >= 128:
         if block == 256:
-            return hopper_config(64, 2, 2, True)
-        return hopper_config(128, 2, 2, True)
+            return hopper_config(64, 2, 2, 1)
+        return hopper_config(128, 2, 2, 1)
     if amd:
         return triton_config(128 if block <= 128 else 64, 64 if block <= 64 else 32, 4, 1)
     if block == 256:

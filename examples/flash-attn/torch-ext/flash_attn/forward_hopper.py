@@ -1,10 +1,11 @@
 """Attention forward for sm_90 in Gluon: TMA loads, asynchronous wgmma, warp specialisation.
 
-One program stays on each SM and walks over query tiles. One warp (the producer) copies K and V blocks into a
-ring in shared memory; CONSUMERS warpgroups own 64 query rows each. A consumer keeps two matrix products in
-flight: the scores of block j and the output of block j-1, and computes the softmax of block j while the second
-still runs. With two consumers, PINGPONG makes them take turns at issuing, so that one's softmax runs under the
-other's products (the schedule of FlashAttention-3, arXiv 2407.08608).
+One warp (the producer) copies K and V blocks into rings in shared memory; CONSUMERS warpgroups own 64 query rows
+each. A consumer keeps two matrix products in flight, the scores of a block and the output of the block before,
+and computes the softmax of the first while the second still runs. That holds across tiles too: the scores of the
+next tile's first block run beside the last product of this one, so that a tile's end leaves no gap. With TURNS the
+consumers issue their products in turn, so that one's softmax runs under the other's products (the schedule of
+FlashAttention-3, arXiv 2407.08608).
 
 Blocks are visited from the last key to the first, so that only the first few need a mask.
 """
@@ -19,37 +20,47 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+ROWS = gl.constexpr(64)  # query rows of a consumer: one wgmma is 64 rows tall
 FIRST = gl.constexpr(0)
 SECOND = gl.constexpr(1)
 THIRD = gl.constexpr(2)
-ROWS = gl.constexpr(64)  # query rows of a consumer: one wgmma is 64 rows tall
 
 
 @gluon.jit
-def _tile(tile, tiles_m, heads, chunk, HEAVY_FIRST: gl.constexpr):
-    """Number of a tile -> (batch, head, block of rows).
+def _count(tiles):
+    """How many tiles this program computes."""
+    programs = gl.num_programs(0)
+    rounds = tiles // programs
+    return rounds + (_place(rounds) < tiles % programs).to(gl.int32)
+
+
+@gluon.jit
+def _place(turn):
+    """This program's place in a round of tiles: every second round runs backwards, which evens out the load."""
+    pid = gl.program_id(0)
+    return gl.where(turn % 2 == 0, pid, gl.num_programs(0) - 1 - pid)
+
+
+@gluon.jit
+def _tile(turn, sizes, HEIGHT: gl.constexpr, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr):
+    """The program's tile number `turn`: (batch, head, first row, blocks of keys that its rows may see, at least 1).
 
     Full attention walks the rows of one head first: neighbours share K and V in L2. With a diagonal, `chunk`
-    heads are walked together, longest rows first, so that the short tiles fill the gaps at the end.
+    heads are walked together, longest rows first, so that short tiles fill the gaps at the end.
     """
-    if HEAVY_FIRST:
-        per_chunk = chunk * tiles_m
-        within = tile % per_chunk
-        row = tiles_m - 1 - within // chunk
-        pair = (tile // per_chunk) * chunk + within % chunk
-    else:
-        row = tile % tiles_m
-        pair = tile // tiles_m
-    return pair // heads, pair % heads, row
-
-
-@gluon.jit
-def _last_key(row_end, queries, keys, right, RIGHT: gl.constexpr):
-    """One past the last key that any row before `row_end` may see."""
+    queries, keys, heads, _group, tiles_m, _tiles, chunk, right = sizes
+    tile = turn * gl.num_programs(0) + _place(turn)
     end = keys
     if RIGHT:
-        end = gl.minimum(keys, gl.maximum(row_end + keys - queries + right, 0))
-    return end
+        per_chunk = chunk * tiles_m
+        within = tile % per_chunk
+        row = (tiles_m - 1 - within // chunk) * HEIGHT
+        pair = (tile // per_chunk) * chunk + within % chunk
+        end = gl.minimum(keys, row + HEIGHT + keys - queries + right)
+    else:
+        row = (tile % tiles_m) * HEIGHT
+        pair = tile // tiles_m
+    return pair // heads, pair % heads, row, gl.maximum(gl.cdiv(end, BLOCK_N), 1)
 
 
 @gluon.jit
@@ -60,20 +71,11 @@ def _produce(
     q_desc, k_desc, v_desc, _o_desc = descs
     q_smem, k_smem, v_smem, _o_smem = buffers
     q_full, q_empty, k_full, k_empty, v_full, v_empty, _turns = barriers
-    queries, keys, heads, group, tiles_m, tiles, chunk, right = sizes
+    _queries, _keys, _heads, group, _tiles_m, tiles, _chunk, _right = sizes
     step = 0
-    turn = 0
-    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        batch, head, row = _tile(tile, tiles_m, heads, chunk, RIGHT)
-        start = row * ROWS * CONSUMERS
+    for turn in range(_count(tiles)):
+        batch, head, row, blocks = _tile(turn, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
         head_k = head // group
-        blocks = gl.cdiv(_last_key(start + ROWS * CONSUMERS, queries, keys, right, RIGHT), BLOCK_N)
-        for c in gl.static_range(CONSUMERS):
-            mbarrier.wait(q_empty.index(c), (turn & 1) ^ 1)
-            mbarrier.expect(q_full.index(c), q_desc.block_type.nbytes)
-            tma.async_copy_global_to_shared(
-                q_desc, [batch, head, start + c * ROWS, 0], q_full.index(c), q_smem.index(c)
-            )
         for j in range(blocks):
             first = (blocks - 1 - j) * BLOCK_N
             slot = step % STAGES
@@ -83,22 +85,30 @@ def _produce(
             tma.async_copy_global_to_shared(
                 k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot)
             )
+            if j == 0:
+                for c in gl.static_range(CONSUMERS):
+                    mbarrier.wait(q_empty.index(c), (turn & 1) ^ 1)
+                    mbarrier.expect(q_full.index(c), q_desc.block_type.nbytes)
+                    tma.async_copy_global_to_shared(
+                        q_desc, [batch, head, row + c * ROWS, 0], q_full.index(c), q_smem.index(c)
+                    )
             mbarrier.wait(v_empty.index(slot), phase)
             mbarrier.expect(v_full.index(slot), v_desc.block_type.nbytes)
             tma.async_copy_global_to_shared(
                 v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot)
             )
             step += 1
-        turn += 1
 
 
 @gluon.jit
-def _masked(s, first, start, queries, keys, right, RIGHT: gl.constexpr, LAYOUT: gl.constexpr):
+def _masked(s, first, row, sizes, RIGHT: gl.constexpr):
+    """The scores of keys [first, first + BLOCK_N) for rows [row, row + 64), -inf where a row may not see a key."""
+    queries, keys, _heads, _group, _tiles_m, _tiles, _chunk, right = sizes
+    LAYOUT: gl.constexpr = s.type.layout
     cols = first + gl.arange(0, s.shape[1], layout=gl.SliceLayout(0, LAYOUT))
-    end = keys
-    keep = (cols < end)[None, :]
+    keep = (cols < keys)[None, :]
     if RIGHT:
-        rows = start + gl.arange(0, s.shape[0], layout=gl.SliceLayout(1, LAYOUT))
+        rows = row + gl.arange(0, s.shape[0], layout=gl.SliceLayout(1, LAYOUT))
         bound = gl.minimum(rows + (keys - queries + right), keys - 1)
         keep = cols[None, :] <= bound[:, None]
     return gl.where(keep, s, float("-inf"))
@@ -115,144 +125,243 @@ def _softmax(s, top, total, scale):
 
 
 @gluon.jit
-def _consume(
-    descs, buffers, barriers, sizes, lse, scale,
-    BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
-    PINGPONG: gl.constexpr, SHARE_Q: gl.constexpr, WHO: gl.constexpr,
-):  # fmt: skip
-    _q_desc, _k_desc, _v_desc, o_desc = descs
-    q_smem, k_smem, v_smem, o_smem = buffers
-    q_full, q_empty, k_full, k_empty, v_full, v_empty, turns = barriers
-    queries, keys, heads, _group, tiles_m, tiles, chunk, right = sizes
-    DTYPE: gl.constexpr = q_smem.dtype
-    DIM: gl.constexpr = q_smem.shape[4]
-    S_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    O_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DIM, 16])
-    P_LAYOUT: gl.constexpr = gl.DotOperandLayout(0, O_LAYOUT, 2)
-    S_ROWS: gl.constexpr = gl.SliceLayout(1, S_LAYOUT)
-    O_ROWS: gl.constexpr = gl.SliceLayout(1, O_LAYOUT)
-    zero_s = gl.zeros([ROWS, BLOCK_N], gl.float32, layout=S_LAYOUT)
+def _issue_scores(q, step, buffers, barriers, STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
+                  TURNS: gl.constexpr, WHO: gl.constexpr):  # fmt: skip
+    """Starts Q K^T of K block number `step`, which must have arrived."""
+    _q_smem, k_smem, _v_smem, _o_smem = buffers
+    _q_full, _q_empty, _k_full, _k_empty, _v_full, _v_empty, turns = barriers
+    BLOCK_N: gl.constexpr = k_smem.shape[3]
+    DIM: gl.constexpr = k_smem.shape[4]
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    zero = gl.zeros([ROWS, BLOCK_N], gl.float32, layout=LAYOUT)
+    if TURNS:
+        mbarrier.wait(turns.index(WHO), step & 1)
+    k = k_smem.index(step % STAGES).reshape([BLOCK_N, DIM])
+    s = warpgroup_mma(q, k.permute((1, 0)), zero, use_acc=False, is_async=True)
+    if TURNS == 2:
+        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+    return s
 
-    step = 0
-    turn = 0
-    issued = 0
-    q = q_smem.index(WHO).reshape([ROWS, DIM])
-    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        batch, head, row = _tile(tile, tiles_m, heads, chunk, RIGHT)
-        begin = row * ROWS * CONSUMERS
-        start = begin + WHO * ROWS
-        blocks = gl.cdiv(_last_key(begin + ROWS * CONSUMERS, queries, keys, right, RIGHT), BLOCK_N)
-        unmasked = keys // BLOCK_N
+
+@gluon.jit
+def _issue_output(p, o, step, buffers, barriers, STAGES: gl.constexpr):
+    """Starts O += P V of V block number `step`, once it has arrived."""
+    _q_smem, _k_smem, v_smem, _o_smem = buffers
+    _q_full, _q_empty, _k_full, _k_empty, v_full, _v_empty, _turns = barriers
+    mbarrier.wait(v_full.index(step % STAGES), (step // STAGES) & 1)
+    v = v_smem.index(step % STAGES).reshape([v_smem.shape[3], v_smem.shape[4]])
+    return warpgroup_mma(p, v, o, is_async=True)
+
+
+@gluon.jit
+def _walk(
+    q, p_op, o, top, total, step, row, blocks, buffers, barriers, sizes, scale,
+    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
+    Q_IN_REGISTERS: gl.constexpr, LAST: gl.constexpr, WHO: gl.constexpr,
+):  # fmt: skip
+    """The blocks of a tile after its first. On entry and exit P of the block before waits for its product."""
+    q_smem, k_smem, _v_smem, _o_smem = buffers
+    _q_full, q_empty, k_full, k_empty, _v_full, v_empty, turns = barriers
+    queries, keys, _heads, _group, _tiles_m, _tiles, _chunk, right = sizes
+    BLOCK_N: gl.constexpr = k_smem.shape[3]
+    O_LAYOUT: gl.constexpr = o.type.layout
+    unmasked = keys // BLOCK_N
+    if RIGHT:
+        unmasked = gl.minimum(
+            unmasked, gl.maximum(row + 1 + keys - queries + right, 0) // BLOCK_N
+        )
+    for j in range(1, blocks):
+        s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
+        o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+        if TURNS == 1:
+            mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+        s = warpgroup_mma_wait(1, [s])
+        mbarrier.arrive(k_empty.index(step % STAGES))
+        if not Q_IN_REGISTERS:
+            mbarrier.arrive(q_empty.index(WHO), pred=j + 1 == blocks)
+        block = blocks - 1 - j
         if RIGHT:
-            unmasked = gl.minimum(
-                unmasked, gl.maximum(start + 1 + keys - queries + right, 0) // BLOCK_N
-            )
-        top = gl.full([ROWS], float("-inf"), gl.float32, layout=S_ROWS)
-        total = gl.zeros([ROWS], gl.float32, layout=S_ROWS)
-        o = gl.zeros([ROWS, DIM], gl.float32, layout=O_LAYOUT)
-        mbarrier.wait(q_full.index(WHO), turn & 1)
-        if blocks > 0:
-            slot = step % STAGES
-            mbarrier.wait(k_full.index(slot), (step // STAGES) & 1)
-            if PINGPONG:
-                mbarrier.wait(turns.index(WHO), issued & 1)
-            k = k_smem.index(slot).reshape([BLOCK_N, DIM])
-            s = warpgroup_mma(q, k.permute((1, 0)), zero_s, use_acc=False, is_async=True)
-            if PINGPONG:
-                mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
-                issued += 1
-            s = warpgroup_mma_wait(0, [s])
-            mbarrier.arrive(k_empty.index(slot))
-            s = _masked(s, (blocks - 1) * BLOCK_N, start, queries, keys, right, RIGHT, S_LAYOUT)
-            p, top, total, alpha = _softmax(s, top, total, scale)
-            p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
-            behind = slot
-            behind_phase = (step // STAGES) & 1
-            step += 1
-            slot = step % STAGES
-            phase = (step // STAGES) & 1
-            mbarrier.wait(k_full.index(slot), phase, pred=blocks > 1)
-            for j in range(1, blocks):
-                if PINGPONG:
-                    mbarrier.wait(turns.index(WHO), issued & 1)
-                k = k_smem.index(slot).reshape([BLOCK_N, DIM])
-                s = warpgroup_mma(q, k.permute((1, 0)), zero_s, use_acc=False, is_async=True)
-                mbarrier.wait(v_full.index(behind), behind_phase)
-                v = v_smem.index(behind).reshape([BLOCK_N, DIM])
-                o_next = warpgroup_mma(p_op, v, o, is_async=True)
-                if PINGPONG:
-                    mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
-                    issued += 1
-                s = warpgroup_mma_wait(1, [s])
-                mbarrier.arrive(k_empty.index(slot))
-                block = blocks - 1 - j
-                if RIGHT:
-                    if block >= unmasked:
-                        s = _masked(s, block * BLOCK_N, start, queries, keys, right, RIGHT, S_LAYOUT)
-                p, top, total, alpha = _softmax(s, top, total, scale)
-                empty = v_empty.index(behind)
-                behind = slot
-                behind_phase = phase
-                step += 1
-                slot = step % STAGES
-                phase = (step // STAGES) & 1
-                # This wait stands here, not before its product, because it ends a basic block: without it
-                # the assembler moves the softmax below the next wait, out of the product's shadow.
-                mbarrier.wait(k_full.index(slot), phase, pred=j + 1 < blocks)
-                o = warpgroup_mma_wait(0, [o_next])
-                mbarrier.arrive(empty)
-                o = o * gl.convert_layout(alpha, O_ROWS)[:, None]
-                p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
-            mbarrier.wait(v_full.index(behind), behind_phase)
-            v = v_smem.index(behind).reshape([BLOCK_N, DIM])
-            o_next = warpgroup_mma(p_op, v, o, is_async=True)
-            o = warpgroup_mma_wait(0, [o_next])
-            mbarrier.arrive(v_empty.index(behind))
-        # A row that saw no key keeps total == 0: its output is 0 and its log-sum-exp -inf.
-        seen = total > 0.0
-        inverse = gl.where(seen, 1.0 / total, 0.0)
-        o = o * gl.convert_layout(inverse, O_ROWS)[:, None]
-        out = o_smem.index(WHO)
-        if not SHARE_Q:
-            mbarrier.arrive(q_empty.index(WHO))
-            tma.store_wait(0)
-        out.reshape([ROWS, DIM]).store(o.to(DTYPE))
+            if block >= unmasked:
+                s = _masked(s, block * BLOCK_N, row, sizes, RIGHT)
+        p, top, total, alpha = _softmax(s, top, total, scale)
+        step += 1
+        # This wait stands here, not before its product, because it ends a basic block: without it the
+        # assembler moves the softmax below the next wait, out of the product's shadow.
+        more = True
+        if LAST:
+            more = j + 1 < blocks
+        mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
+        o = warpgroup_mma_wait(0, [o_next])
+        mbarrier.arrive(v_empty.index((step - 2) % STAGES))
+        o = o * gl.convert_layout(alpha, gl.SliceLayout(1, O_LAYOUT))[:, None]
+        p_op = gl.convert_layout(p.to(q_smem.dtype), gl.DotOperandLayout(0, O_LAYOUT, 2))
+    return p_op, o, top, total, step
+
+
+
+
+@gluon.jit
+def _write(
+    o, top, total, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
+    DIM: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
+):  # fmt: skip
+    """Normalises and stores 64 rows. A row that saw no key has total == 0: it gets 0 and log-sum-exp -inf."""
+    _q_desc, _k_desc, _v_desc, o_desc = descs
+    _q_smem, _k_smem, _v_smem, o_smem = buffers
+    queries, _keys, heads, _group, _tiles_m, _tiles, _chunk, _right = sizes
+    LAYOUT: gl.constexpr = o.type.layout
+    BLOCK_D: gl.constexpr = o.shape[1]
+    seen = total > 0.0
+    total = gl.where(seen, total, 1.0)
+    o = (o * gl.convert_layout(1.0 / total, gl.SliceLayout(1, LAYOUT))[:, None]).to(o_desc.dtype)
+    if STAGED:
+        staged = o_smem.index(WHO)
+        tma.store_wait(0)
+        staged.reshape([ROWS, BLOCK_D]).store(o)
         fence_async_shared()
-        tma.async_copy_shared_to_global(o_desc, [batch, head, start, 0], out)
-        rows = start + gl.arange(0, ROWS, layout=S_ROWS)
-        log_sum = gl.where(seen, top * scale + gl.log2(total), float("-inf")) * 0.6931471805599453
-        gl.store(lse + (batch * heads + head).to(gl.int64) * queries + rows, log_sum, rows < queries)
-        if SHARE_Q:
-            tma.store_wait(0)
+        tma.async_copy_shared_to_global(o_desc, [batch, head, row, 0], staged)
+    else:
+        rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
+        cols = gl.arange(0, BLOCK_D, layout=gl.SliceLayout(0, LAYOUT))
+        base = out + batch.to(gl.int64) * o_b + head.to(gl.int64) * o_h
+        keep = (rows < queries)[:, None] & (cols < DIM)[None, :]
+        gl.store(base + (rows.to(gl.int64) * o_s)[:, None] + cols[None, :], o, keep)
+    rows = row + gl.arange(0, ROWS, layout=total.type.layout)
+    log_sum = gl.where(seen, top * scale + gl.log2(total), float("-inf")) * 0.6931471805599453
+    gl.store(lse + (batch * heads + head).to(gl.int64) * queries + rows, log_sum, rows < queries)
+
+
+@gluon.jit
+def _consume(
+    descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
+    DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
+    Q_IN_REGISTERS: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
+):  # fmt: skip
+    q_smem, k_smem, _v_smem, _o_smem = buffers
+    q_full, q_empty, k_full, k_empty, _v_full, v_empty, turns = barriers
+    _queries, _keys, _heads, _group, _tiles_m, tiles, _chunk, _right = sizes
+    DTYPE: gl.constexpr = q_smem.dtype
+    BLOCK_N: gl.constexpr = k_smem.shape[3]
+    BLOCK_D: gl.constexpr = q_smem.shape[4]
+    S_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    O_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
+    P_LAYOUT: gl.constexpr = gl.DotOperandLayout(0, O_LAYOUT, 2)
+    HEIGHT: gl.constexpr = ROWS * CONSUMERS
+    no_top = gl.full([ROWS], float("-inf"), gl.float32, layout=gl.SliceLayout(1, S_LAYOUT))
+    no_total = gl.zeros([ROWS], gl.float32, layout=gl.SliceLayout(1, S_LAYOUT))
+    no_output = gl.zeros([ROWS, BLOCK_D], gl.float32, layout=O_LAYOUT)
+
+    count = _count(tiles)
+    q_shared = q_smem.index(WHO).reshape([ROWS, BLOCK_D])
+    batch, head, begin, blocks = _tile(0, sizes, HEIGHT, BLOCK_N, RIGHT)
+    row = begin + WHO * ROWS
+    mbarrier.wait(q_full.index(WHO), 0)
+    if Q_IN_REGISTERS:
+        q = q_shared.load(gl.DotOperandLayout(0, S_LAYOUT, 2))
+        mbarrier.arrive(q_empty.index(WHO))
+    else:
+        q = q_shared
+    mbarrier.wait(k_full.index(0), 0)
+    s = _issue_scores(q, 0, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
+    if TURNS == 1:
+        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+    s = warpgroup_mma_wait(0, [s])
+    mbarrier.arrive(k_empty.index(0))
+    if not Q_IN_REGISTERS:
+        mbarrier.arrive(q_empty.index(WHO), pred=blocks == 1)
+    s = _masked(s, (blocks - 1) * BLOCK_N, row, sizes, RIGHT)
+    p, top, total, alpha = _softmax(s, no_top, no_total, scale)
+    p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
+    o = no_output
+    step = 1
+    mbarrier.wait(k_full.index(1 % STAGES), (1 // STAGES) & 1, pred=(blocks > 1) | (count > 1))
+
+    for turn in range(1, count):
+        p_op, o, top, total, step = _walk(
+            q, p_op, o, top, total, step, row, blocks, buffers, barriers, sizes, scale,
+            STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, False, WHO,
+        )  # fmt: skip
+        # The last product of this tile runs beside the first scores and softmax of the next.
+        batch_next, head_next, begin, blocks = _tile(turn, sizes, HEIGHT, BLOCK_N, RIGHT)
+        row_next = begin + WHO * ROWS
+        mbarrier.wait(q_full.index(WHO), turn & 1)
+        if Q_IN_REGISTERS:
+            q = q_shared.load(gl.DotOperandLayout(0, S_LAYOUT, 2))
             mbarrier.arrive(q_empty.index(WHO))
-        turn += 1
-    tma.store_wait(0)
+        s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
+        o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+        if TURNS == 1:
+            mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+        s = warpgroup_mma_wait(1, [s])
+        mbarrier.arrive(k_empty.index(step % STAGES))
+        if not Q_IN_REGISTERS:
+            mbarrier.arrive(q_empty.index(WHO), pred=blocks == 1)
+        s = _masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
+        p, top_next, total_next, alpha = _softmax(s, no_top, no_total, scale)
+        step += 1
+        more = (blocks > 1) | (turn + 1 < count)
+        mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
+        o = warpgroup_mma_wait(0, [o_next])
+        mbarrier.arrive(v_empty.index((step - 2) % STAGES))
+        p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
+        _write(
+            o, top, total, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
+            DIM, STAGED, WHO,
+        )  # fmt: skip
+        o = no_output
+        top = top_next
+        total = total_next
+        batch = batch_next
+        head = head_next
+        row = row_next
+
+    p_op, o, top, total, step = _walk(
+        q, p_op, o, top, total, step, row, blocks, buffers, barriers, sizes, scale,
+        STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, True, WHO,
+    )  # fmt: skip
+    o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+    o = warpgroup_mma_wait(0, [o_next])
+    _write(
+        o, top, total, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
+        DIM, STAGED, WHO,
+    )  # fmt: skip
+    if STAGED:
+        tma.store_wait(0)
 
 
 # Sizes change from call to call: none of them may start another compilation.
-SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "chunk", "right")
+SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "chunk", "right", "o_b", "o_h")
 
 
 @gluon.jit(do_not_specialize=SIZES)
 def forward_kernel(
-    q_desc, k_desc, v_desc, o_desc, lse, queries, keys, heads, group, tiles_m, tiles, chunk, right, scale,
-    BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
-    PINGPONG: gl.constexpr, SHARE_Q: gl.constexpr, REGISTERS: gl.constexpr,
+    q_desc, k_desc, v_desc, o_desc, lse, out, o_b, o_h, o_s,
+    queries, keys, heads, group, tiles_m, tiles, chunk, right, scale,
+    DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
+    Q_IN_REGISTERS: gl.constexpr, STAGED: gl.constexpr, REGISTERS: gl.constexpr,
 ):  # fmt: skip
-    """Attention of whole (batch, head, seq, dim) tensors; see `forward.hopper` for the host side.
+    """Attention of whole (batch, head, seq, dim) tensors; see `hopper.launch` for the host side.
 
-    Descriptors are rank 4 with blocks (1, 1, rows, dim). `lse` is (batch, heads, queries) float32, contiguous.
-    `scale` is softmax_scale * log2(e). `right` counts keys past the bottom-right diagonal that a row may see
-    (RIGHT only). SHARE_Q writes the output through Q's shared memory, for head dims where there is no room.
+    Args:
+        q_desc, k_desc, v_desc, o_desc: rank 4, blocks (1, 1, rows, dim).
+        lse: (batch, heads, queries) float32, contiguous.
+        out, o_b, o_h, o_s: the output again as a pointer with strides, used where it is not STAGED.
+        right: keys past the bottom-right diagonal that a row may see (RIGHT only).
+        scale: softmax_scale * log2(e).
+        TURNS: 0, or 1: hand over after both products, or 2: after the first.
+        Q_IN_REGISTERS: read Q from registers, which spares shared-memory bandwidth.
+        STAGED: store the output through shared memory of its own, where there is room.
+        REGISTERS: a thread's, of the consumers.
     """
     DTYPE: gl.constexpr = q_desc.dtype
+    BLOCK_N: gl.constexpr = k_desc.block_shape[2]
     q_smem = gl.allocate_shared_memory(DTYPE, [CONSUMERS] + q_desc.block_shape, q_desc.layout)
     k_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + k_desc.block_shape, k_desc.layout)
     v_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + v_desc.block_shape, v_desc.layout)
-    if SHARE_Q:
-        o_smem = q_smem
-    else:
+    if STAGED:
         o_smem = gl.allocate_shared_memory(DTYPE, [CONSUMERS] + o_desc.block_shape, o_desc.layout)
+    else:
+        o_smem = q_smem
     LAYOUT: gl.constexpr = mbarrier.MBarrierLayout()
     q_full = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
     q_empty = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
@@ -270,7 +379,7 @@ def forward_kernel(
         mbarrier.init(k_empty.index(s), count=CONSUMERS)
         mbarrier.init(v_full.index(s), count=1)
         mbarrier.init(v_empty.index(s), count=CONSUMERS)
-    if PINGPONG:
+    if TURNS:
         mbarrier.arrive(turns.index(0))
 
     descs = (q_desc, k_desc, v_desc, o_desc)
@@ -281,30 +390,36 @@ def forward_kernel(
     if CONSUMERS == 1:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, lse, scale, BLOCK_N, STAGES, CONSUMERS, RIGHT, PINGPONG, SHARE_Q, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, FIRST)),
                 (_produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [1],
             [24],
-        )
+        )  # fmt: skip
     elif CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, lse, scale, BLOCK_N, STAGES, CONSUMERS, RIGHT, PINGPONG, SHARE_Q, FIRST)),
-                (_consume, (descs, buffers, barriers, sizes, lse, scale, BLOCK_N, STAGES, CONSUMERS, RIGHT, PINGPONG, SHARE_Q, SECOND)),
+                (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, SECOND)),
                 (_produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 1],
             [REGISTERS, 24],
-        )
+        )  # fmt: skip
     else:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, lse, scale, BLOCK_N, STAGES, CONSUMERS, RIGHT, PINGPONG, SHARE_Q, FIRST)),
-                (_consume, (descs, buffers, barriers, sizes, lse, scale, BLOCK_N, STAGES, CONSUMERS, RIGHT, PINGPONG, SHARE_Q, SECOND)),
-                (_consume, (descs, buffers, barriers, sizes, lse, scale, BLOCK_N, STAGES, CONSUMERS, RIGHT, PINGPONG, SHARE_Q, THIRD)),
+                (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, SECOND)),
+                (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, THIRD)),
                 (_produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 4, 1],
             [REGISTERS, REGISTERS, 24],
-        )
+        )  # fmt: skip

@@ -49,7 +49,8 @@ def launch(
     block_n: int,
     stages: int,
     consumers: int,
-    pingpong: bool,
+    turns: int,
+    q_in_registers: bool,
     persistent: bool,
 ) -> None:
     """Fills `out` and `lse` (see `attention.attention_fwd`); q, k and v must pass `suits_copy_engine`."""
@@ -58,18 +59,25 @@ def launch(
     block_d = head_block(dim)
     tiles_m = triton.cdiv(queries, ROWS * consumers)
     tiles = tiles_m * heads * batch
-    chunk = 1
-    if right is not None:
-        chunk = max(1, min(heads * batch, L2_SHARE // (4 * keys * block_d) * (heads // heads_k)))
-        while heads * batch % chunk:
-            chunk -= 1
-    ring = 2 * stages * block_n * block_d * 2
-    share_q = ring + 2 * consumers * ROWS * block_d * 2 + 1024 > facts(q).shared_memory
-    forward_kernel[(min(tiles, facts(q).processors) if persistent else tiles,)](
+    chunk = 1 if right is None else heads_walked_together(batch, heads, heads_k, keys * block_d)
+    rings = 4 * stages * block_n * block_d
+    staged = rings + 4 * consumers * ROWS * block_d + 1024 <= facts(q).shared_memory
+    o_b, o_s, o_h, _ = out.stride()
+    programs = facts(q).processors * (2 if consumers == 1 else 1)
+    forward_kernel[(min(tiles, programs) if persistent else tiles,)](
         descriptor(q, ROWS, block_d), descriptor(k, block_n, block_d), descriptor(v, block_n, block_d),
-        descriptor(out, ROWS, block_d), lse, queries, keys, heads, heads // heads_k, tiles_m, tiles, chunk,
-        right or 0, softmax_scale * LOG2E,
-        BLOCK_N=block_n, STAGES=stages, CONSUMERS=consumers, RIGHT=right is not None,
-        PINGPONG=pingpong and consumers > 1, SHARE_Q=share_q, REGISTERS={1: 232, 2: 240}.get(consumers, 160),
-        num_warps=4, maxnreg=128 if consumers == 1 else None,
+        descriptor(out, ROWS, block_d), lse, out, o_b, o_h, o_s,
+        queries, keys, heads, heads // heads_k, tiles_m, tiles, chunk, right or 0, softmax_scale * LOG2E,
+        DIM=dim, STAGES=stages, CONSUMERS=consumers, RIGHT=right is not None,
+        TURNS=turns if consumers > 1 else 0, Q_IN_REGISTERS=q_in_registers, STAGED=staged,
+        REGISTERS={1: 232, 2: 240}.get(consumers, 160), num_warps=4, maxnreg=128 if consumers == 1 else None,
     )  # fmt: skip
+
+
+def heads_walked_together(batch: int, heads: int, heads_k: int, elements: int) -> int:
+    """Heads whose K and V, `elements` each a key head, stay in L2 together: a divisor of batch * heads."""
+    fitting = L2_SHARE // (4 * elements) * (heads // heads_k)
+    chunk = max(1, min(heads * batch, fitting))
+    while heads * batch % chunk:
+        chunk -= 1
+    return chunk
