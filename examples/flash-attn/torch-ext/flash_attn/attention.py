@@ -67,7 +67,6 @@ def attention_fwd(
     num_stages: int = 2,
     consumers: int = 2,
     turns: int = 1,
-    q_in_registers: bool = False,
     persistent: bool = True,
     splits: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -98,7 +97,7 @@ def attention_fwd(
         launch(
             q, k, v, out, lse, softmax_scale, right,
             block_n=block_n, stages=num_stages, consumers=consumers, turns=turns,
-            q_in_registers=q_in_registers, persistent=persistent,
+            persistent=persistent,
         )  # fmt: skip
         return out, lse
     packed = queries <= 16 and heads != k.shape[2]

@@ -11,7 +11,6 @@ kernel, and the other keys mean to it:
 | num_stages | software pipeline depth | depth of the K and V rings |
 | consumers | - | warpgroups that compute, 64 rows each |
 | turns | - | consumers issue products in turn: 0 no, 1 handing over after both, 2 after the first |
-| q_in_registers | - | Q is read from registers, which spares shared-memory bandwidth |
 | persistent | - | one program per SM, else one per tile |
 | splits | shares of the keys, 0 = by occupancy | - |
 """
@@ -39,7 +38,6 @@ def hopper_config(
     num_stages: int,
     consumers: int,
     turns: int,
-    q_in_registers: bool = False,
     persistent: bool = True,
 ) -> Config:
     return {
@@ -49,7 +47,6 @@ def hopper_config(
         "num_stages": num_stages,
         "consumers": consumers,
         "turns": turns,
-        "q_in_registers": q_in_registers,
         "persistent": persistent,
     }
 
@@ -71,17 +68,17 @@ FORWARD: tuple[Config, ...] = (
         hopper_config(*sizes)
         for sizes in (
             (128, 2, 2, 1),
-            (128, 2, 2, 1, True),
             (128, 2, 2, 0),
-            (128, 2, 2, 1, False, False),
+            (128, 2, 2, 1, False),
             (128, 3, 2, 1),
-            (128, 3, 3, 1),
-            (128, 3, 3, 0),
             (64, 2, 2, 1),
-            (64, 2, 2, 0),
-            (64, 2, 2, 1, False, False),
-            (64, 3, 1, 0, False, False),
-            (128, 2, 1, 0, False, False),
+            (64, 2, 2, 1, False),
+            (64, 4, 3, 1),
+            (64, 4, 3, 0),
+            (64, 2, 1, 0),
+            (64, 2, 1, 0, False),
+            (128, 2, 1, 0),
+            (128, 2, 1, 0, False),
         )
     ),
 )
@@ -127,18 +124,18 @@ def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config
     block = head_block(dim)
     if amd:
         size = 64 if block <= 64 else 32
-        tile = {"block_m": size, "block_n": size, "num_warps": 4, "num_stages": 1}
-        return tile, dict(tile)
+        return _tile(size, size, 4, 1), _tile(size, size, 4, 1)
+    large = shared_memory > 160_000
     if block == 256:
-        tile = {"block_m": 32, "block_n": 32 if shared_memory < 160_000 else 64, "num_warps": 4, "num_stages": 1}
-        return tile, {**tile, "block_m": tile["block_n"], "block_n": 32}
+        if large:
+            return _tile(32, 64, 8, 3), _tile(128, 32, 8, 2)
+        return _tile(32, 32, 4, 1), _tile(32, 32, 4, 1)
     if block == 128:
-        stages = 2 if shared_memory > 160_000 else 1
-        return (
-            {"block_m": 64, "block_n": 128 if stages == 2 else 64, "num_warps": 8, "num_stages": stages},
-            {"block_m": 128 if stages == 2 else 64, "block_n": 64, "num_warps": 8, "num_stages": stages},
-        )
-    return (
-        {"block_m": 64, "block_n": 128, "num_warps": 8, "num_stages": 2},
-        {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2},
-    )
+        if large:
+            return _tile(32, 64, 4, 3), _tile(128, 64, 8, 3)
+        return _tile(32, 64, 4, 2), _tile(64, 32, 4, 2)
+    return _tile(32, 128, 4, 3 if large else 2), _tile(64, 64, 4, 3 if large else 2)
+
+
+def _tile(block_m: int, block_n: int, num_warps: int, num_stages: int) -> Config:
+    return {"block_m": block_m, "block_n": block_n, "num_warps": num_warps, "num_stages": num_stages}

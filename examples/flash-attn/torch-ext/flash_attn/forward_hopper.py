@@ -70,7 +70,7 @@ def _produce(
 ):  # fmt: skip
     q_desc, k_desc, v_desc, _o_desc = descs
     q_smem, k_smem, v_smem, _o_smem = buffers
-    q_full, q_empty, k_full, k_empty, v_full, v_empty, _turns = barriers
+    q_full, k_full, k_empty, v_full, v_empty, _turns = barriers
     _queries, _keys, _heads, group, _tiles_m, tiles, _chunk, _right = sizes
     step = 0
     for turn in range(_count(tiles)):
@@ -86,8 +86,10 @@ def _produce(
                 k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot)
             )
             if j == 0:
+                # Q's last use is with the last K block of the tile before: when that is free, so is Q.
+                last = step - 1
+                mbarrier.wait(k_empty.index(last % STAGES), (last // STAGES) & 1, pred=turn > 0)
                 for c in gl.static_range(CONSUMERS):
-                    mbarrier.wait(q_empty.index(c), (turn & 1) ^ 1)
                     mbarrier.expect(q_full.index(c), q_desc.block_type.nbytes)
                     tma.async_copy_global_to_shared(
                         q_desc, [batch, head, row + c * ROWS, 0], q_full.index(c), q_smem.index(c)
@@ -115,13 +117,76 @@ def _masked(s, first, row, sizes, RIGHT: gl.constexpr):
 
 
 @gluon.jit
-def _softmax(s, top, total, scale):
-    """One online-softmax step: (P, new row maxima, new row sums, factor for what came before)."""
-    new_top = gl.maximum(top, gl.max(s, 1))
-    safe = gl.where(new_top == float("-inf"), 0.0, new_top) * scale
-    alpha = gl.exp2(top * scale - safe)
+def _by_lane(x):
+    """(rows, n) scores as (rows, 4, n / 32, 4, 2): the last but one counts the lanes that share a row.
+
+    The other dimensions of a row lie in one thread. Reducing them in steps makes several short chains of
+    dependent instructions where one reduction would make a single long one.
+    """
+    return x.reshape([ROWS, 4, x.shape[1] // 32, 4, 2])
+
+
+@gluon.jit
+def _row_max(s):
+    top = gl.max(gl.max(gl.max(_by_lane(s), 2), 3), 1)
+    return gl.convert_layout(gl.max(top, 1), gl.SliceLayout(1, s.type.layout))
+
+
+@gluon.jit
+def _lane_sums(p):
+    """(rows, 4) sums of each lane's share of a row; the lanes are added once, at a tile's end."""
+    return gl.sum(gl.sum(gl.sum(_by_lane(p), 2), 3), 1)
+
+
+@gluon.jit
+def _first_softmax(s, scale):
+    """Of a tile's first block: (P, row references, sums of each lane)."""
+    top = _row_max(s)
+    safe = gl.where(top == float("-inf"), 0.0, top) * scale
     p = gl.exp2(s * scale - safe[:, None])
-    return p, new_top, total * alpha + gl.sum(p, 1), alpha
+    return p, top, _lane_sums(p)
+
+
+@gluon.jit
+def _next_softmax(s, top, sums, scale):
+    """Of a later block: (P, row references, sums of each lane, factor for what came before).
+
+    The reference of a row need not be its maximum, only near it: it moves when the maximum has outgrown it by a
+    factor of 2**8, so that what came before seldom needs a new scale. P stays below 2**8.
+    """
+    block_top = _row_max(s)
+    new_top = gl.where((block_top - top) * scale > 8.0, block_top, top)
+    new_top = gl.where(top == float("-inf"), block_top, new_top)
+    safe = gl.where(new_top == float("-inf"), 0.0, new_top) * scale
+    p = gl.exp2(s * scale - safe[:, None])
+    alpha = gl.where(new_top == top, 1.0, gl.exp2(top * scale - safe))
+    factor = gl.convert_layout(alpha, gl.SliceLayout(1, sums.type.layout))
+    return p, new_top, sums * factor[:, None] + _lane_sums(p), alpha
+
+
+@gluon.constexpr_function
+def _rescale_assembly(count):
+    """Multiplies a thread's `count` accumulators in place, unless no row of the warp has a factor other than 1."""
+    lines = ["{", ".reg .pred p, q;"]
+    lines += [f"setp.neu.f32 p, ${2 * count}, 0f3F800000;", f"setp.neu.f32 q, ${2 * count + 2}, 0f3F800000;"]
+    lines += ["or.pred p, p, q;", "vote.sync.any.pred p, p, 0xffffffff;", "@!p bra.uni DONE;"]
+    lines += [f"mul.f32 ${i}, ${i}, ${2 * count + i};" for i in range(count)]
+    return "\n".join([*lines, "DONE:", "}"])
+
+
+@gluon.constexpr_function
+def _rescale_constraints(count):
+    return ",".join(["=f"] * count + [str(i) for i in range(count)] + ["f"] * count)
+
+
+@gluon.jit
+def _rescale(o, alpha):
+    LAYOUT: gl.constexpr = o.type.layout
+    COUNT: gl.constexpr = o.shape[1] // 2  # elements of a thread: 64 rows on 128 threads
+    factor, _ = gl.broadcast(gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT))[:, None], o)
+    return gl.inline_asm_elementwise(
+        _rescale_assembly(COUNT), _rescale_constraints(COUNT), [o, factor], gl.float32, False, COUNT
+    )
 
 
 @gluon.jit
@@ -129,7 +194,7 @@ def _issue_scores(q, step, buffers, barriers, STAGES: gl.constexpr, CONSUMERS: g
                   TURNS: gl.constexpr, WHO: gl.constexpr):  # fmt: skip
     """Starts Q K^T of K block number `step`, which must have arrived."""
     _q_smem, k_smem, _v_smem, _o_smem = buffers
-    _q_full, _q_empty, _k_full, _k_empty, _v_full, _v_empty, turns = barriers
+    _q_full, _k_full, _k_empty, _v_full, _v_empty, turns = barriers
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     DIM: gl.constexpr = k_smem.shape[4]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
@@ -147,7 +212,7 @@ def _issue_scores(q, step, buffers, barriers, STAGES: gl.constexpr, CONSUMERS: g
 def _issue_output(p, o, step, buffers, barriers, STAGES: gl.constexpr):
     """Starts O += P V of V block number `step`, once it has arrived."""
     _q_smem, _k_smem, v_smem, _o_smem = buffers
-    _q_full, _q_empty, _k_full, _k_empty, v_full, _v_empty, _turns = barriers
+    _q_full, _k_full, _k_empty, v_full, _v_empty, _turns = barriers
     mbarrier.wait(v_full.index(step % STAGES), (step // STAGES) & 1)
     v = v_smem.index(step % STAGES).reshape([v_smem.shape[3], v_smem.shape[4]])
     return warpgroup_mma(p, v, o, is_async=True)
@@ -155,13 +220,13 @@ def _issue_output(p, o, step, buffers, barriers, STAGES: gl.constexpr):
 
 @gluon.jit
 def _walk(
-    q, p_op, o, top, total, step, row, blocks, buffers, barriers, sizes, scale,
+    q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
     STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr, LAST: gl.constexpr, WHO: gl.constexpr,
+    LAST: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
     """The blocks of a tile after its first. On entry and exit P of the block before waits for its product."""
     q_smem, k_smem, _v_smem, _o_smem = buffers
-    _q_full, q_empty, k_full, k_empty, _v_full, v_empty, turns = barriers
+    _q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
     queries, keys, _heads, _group, _tiles_m, _tiles, _chunk, right = sizes
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     O_LAYOUT: gl.constexpr = o.type.layout
@@ -171,19 +236,18 @@ def _walk(
             unmasked, gl.maximum(row + 1 + keys - queries + right, 0) // BLOCK_N
         )
     for j in range(1, blocks):
+        p_op = gl.convert_layout(p.to(q_smem.dtype), gl.DotOperandLayout(0, O_LAYOUT, 2))
         s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
         o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
         if TURNS == 1:
             mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
         s = warpgroup_mma_wait(1, [s])
         mbarrier.arrive(k_empty.index(step % STAGES))
-        if not Q_IN_REGISTERS:
-            mbarrier.arrive(q_empty.index(WHO), pred=j + 1 == blocks)
         block = blocks - 1 - j
         if RIGHT:
             if block >= unmasked:
                 s = _masked(s, block * BLOCK_N, row, sizes, RIGHT)
-        p, top, total, alpha = _softmax(s, top, total, scale)
+        p, top, sums, alpha = _next_softmax(s, top, sums, scale)
         step += 1
         # This wait stands here, not before its product, because it ends a basic block: without it the
         # assembler moves the softmax below the next wait, out of the product's shadow.
@@ -193,24 +257,24 @@ def _walk(
         mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
         o = warpgroup_mma_wait(0, [o_next])
         mbarrier.arrive(v_empty.index((step - 2) % STAGES))
-        o = o * gl.convert_layout(alpha, gl.SliceLayout(1, O_LAYOUT))[:, None]
-        p_op = gl.convert_layout(p.to(q_smem.dtype), gl.DotOperandLayout(0, O_LAYOUT, 2))
-    return p_op, o, top, total, step
+        o = _rescale(o, alpha)
+    return p, o, top, sums, step
 
 
 
 
 @gluon.jit
 def _write(
-    o, top, total, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
+    o, top, sums, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
     DIM: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
-    """Normalises and stores 64 rows. A row that saw no key has total == 0: it gets 0 and log-sum-exp -inf."""
+    """Normalises and stores 64 rows. A row that saw no key has no sum: it gets 0 and log-sum-exp -inf."""
     _q_desc, _k_desc, _v_desc, o_desc = descs
     _q_smem, _k_smem, _v_smem, o_smem = buffers
     queries, _keys, heads, _group, _tiles_m, _tiles, _chunk, _right = sizes
     LAYOUT: gl.constexpr = o.type.layout
     BLOCK_D: gl.constexpr = o.shape[1]
+    total = gl.convert_layout(gl.sum(sums, 1), top.type.layout)
     seen = total > 0.0
     total = gl.where(seen, total, 1.0)
     o = (o * gl.convert_layout(1.0 / total, gl.SliceLayout(1, LAYOUT))[:, None]).to(o_desc.dtype)
@@ -235,94 +299,79 @@ def _write(
 def _consume(
     descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
     DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
+    STAGED: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
     q_smem, k_smem, _v_smem, _o_smem = buffers
-    q_full, q_empty, k_full, k_empty, _v_full, v_empty, turns = barriers
+    q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
     _queries, _keys, _heads, _group, _tiles_m, tiles, _chunk, _right = sizes
     DTYPE: gl.constexpr = q_smem.dtype
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     BLOCK_D: gl.constexpr = q_smem.shape[4]
-    S_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     O_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     P_LAYOUT: gl.constexpr = gl.DotOperandLayout(0, O_LAYOUT, 2)
     HEIGHT: gl.constexpr = ROWS * CONSUMERS
-    no_top = gl.full([ROWS], float("-inf"), gl.float32, layout=gl.SliceLayout(1, S_LAYOUT))
-    no_total = gl.zeros([ROWS], gl.float32, layout=gl.SliceLayout(1, S_LAYOUT))
     no_output = gl.zeros([ROWS, BLOCK_D], gl.float32, layout=O_LAYOUT)
 
     count = _count(tiles)
-    q_shared = q_smem.index(WHO).reshape([ROWS, BLOCK_D])
+    q = q_smem.index(WHO).reshape([ROWS, BLOCK_D])
     batch, head, begin, blocks = _tile(0, sizes, HEIGHT, BLOCK_N, RIGHT)
     row = begin + WHO * ROWS
     mbarrier.wait(q_full.index(WHO), 0)
-    if Q_IN_REGISTERS:
-        q = q_shared.load(gl.DotOperandLayout(0, S_LAYOUT, 2))
-        mbarrier.arrive(q_empty.index(WHO))
-    else:
-        q = q_shared
     mbarrier.wait(k_full.index(0), 0)
     s = _issue_scores(q, 0, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
     if TURNS == 1:
         mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
     s = warpgroup_mma_wait(0, [s])
     mbarrier.arrive(k_empty.index(0))
-    if not Q_IN_REGISTERS:
-        mbarrier.arrive(q_empty.index(WHO), pred=blocks == 1)
     s = _masked(s, (blocks - 1) * BLOCK_N, row, sizes, RIGHT)
-    p, top, total, alpha = _softmax(s, no_top, no_total, scale)
-    p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
+    p, top, sums = _first_softmax(s, scale)
     o = no_output
     step = 1
     mbarrier.wait(k_full.index(1 % STAGES), (1 // STAGES) & 1, pred=(blocks > 1) | (count > 1))
 
     for turn in range(1, count):
-        p_op, o, top, total, step = _walk(
-            q, p_op, o, top, total, step, row, blocks, buffers, barriers, sizes, scale,
-            STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, False, WHO,
+        p, o, top, sums, step = _walk(
+            q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
+            STAGES, CONSUMERS, RIGHT, TURNS, False, WHO,
         )  # fmt: skip
         # The last product of this tile runs beside the first scores and softmax of the next.
         batch_next, head_next, begin, blocks = _tile(turn, sizes, HEIGHT, BLOCK_N, RIGHT)
         row_next = begin + WHO * ROWS
         mbarrier.wait(q_full.index(WHO), turn & 1)
-        if Q_IN_REGISTERS:
-            q = q_shared.load(gl.DotOperandLayout(0, S_LAYOUT, 2))
-            mbarrier.arrive(q_empty.index(WHO))
+        p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
         s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
         o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
         if TURNS == 1:
             mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
         s = warpgroup_mma_wait(1, [s])
         mbarrier.arrive(k_empty.index(step % STAGES))
-        if not Q_IN_REGISTERS:
-            mbarrier.arrive(q_empty.index(WHO), pred=blocks == 1)
         s = _masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
-        p, top_next, total_next, alpha = _softmax(s, no_top, no_total, scale)
+        p, top_next, sums_next = _first_softmax(s, scale)
         step += 1
         more = (blocks > 1) | (turn + 1 < count)
         mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
         o = warpgroup_mma_wait(0, [o_next])
         mbarrier.arrive(v_empty.index((step - 2) % STAGES))
-        p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
         _write(
-            o, top, total, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
+            o, top, sums, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
             DIM, STAGED, WHO,
         )  # fmt: skip
         o = no_output
         top = top_next
-        total = total_next
+        sums = sums_next
         batch = batch_next
         head = head_next
         row = row_next
 
-    p_op, o, top, total, step = _walk(
-        q, p_op, o, top, total, step, row, blocks, buffers, barriers, sizes, scale,
-        STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, True, WHO,
+    p, o, top, sums, step = _walk(
+        q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
+        STAGES, CONSUMERS, RIGHT, TURNS, True, WHO,
     )  # fmt: skip
+    p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
     o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
     o = warpgroup_mma_wait(0, [o_next])
     _write(
-        o, top, total, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
+        o, top, sums, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
         DIM, STAGED, WHO,
     )  # fmt: skip
     if STAGED:
@@ -330,7 +379,7 @@ def _consume(
 
 
 # Sizes change from call to call: none of them may start another compilation.
-SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "chunk", "right", "o_b", "o_h")
+SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "chunk", "right")
 
 
 @gluon.jit(do_not_specialize=SIZES)
@@ -338,7 +387,7 @@ def forward_kernel(
     q_desc, k_desc, v_desc, o_desc, lse, out, o_b, o_h, o_s,
     queries, keys, heads, group, tiles_m, tiles, chunk, right, scale,
     DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr, STAGED: gl.constexpr, REGISTERS: gl.constexpr,
+    STAGED: gl.constexpr, REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Attention of whole (batch, head, seq, dim) tensors; see `hopper.launch` for the host side.
 
@@ -349,7 +398,6 @@ def forward_kernel(
         right: keys past the bottom-right diagonal that a row may see (RIGHT only).
         scale: softmax_scale * log2(e).
         TURNS: 0, or 1: hand over after both products, or 2: after the first.
-        Q_IN_REGISTERS: read Q from registers, which spares shared-memory bandwidth.
         STAGED: store the output through shared memory of its own, where there is room.
         REGISTERS: a thread's, of the consumers.
     """
@@ -364,7 +412,6 @@ def forward_kernel(
         o_smem = q_smem
     LAYOUT: gl.constexpr = mbarrier.MBarrierLayout()
     q_full = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
-    q_empty = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
     turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
@@ -372,7 +419,6 @@ def forward_kernel(
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     for c in gl.static_range(CONSUMERS):
         mbarrier.init(q_full.index(c), count=1)
-        mbarrier.init(q_empty.index(c), count=1)
         mbarrier.init(turns.index(c), count=1)
     for s in gl.static_range(STAGES):
         mbarrier.init(k_full.index(s), count=1)
@@ -384,14 +430,14 @@ def forward_kernel(
 
     descs = (q_desc, k_desc, v_desc, o_desc)
     buffers = (q_smem, k_smem, v_smem, o_smem)
-    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty, turns)
+    barriers = (q_full, k_full, k_empty, v_full, v_empty, turns)
     sizes = (queries, keys, heads, group, tiles_m, tiles, chunk, right)
     # Constants travel in literal tuples: a variable would turn them into run-time values.
     if CONSUMERS == 1:
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, FIRST)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
                 (_produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [1],
@@ -401,9 +447,9 @@ def forward_kernel(
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, FIRST)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
                 (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, SECOND)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, SECOND)),
                 (_produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 1],
@@ -413,11 +459,11 @@ def forward_kernel(
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, FIRST)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
                 (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, SECOND)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, SECOND)),
                 (_consume, (descs, buffers, barriers, sizes, lse, out, o_b, o_h, o_s, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, Q_IN_REGISTERS, STAGED, THIRD)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, THIRD)),
                 (_produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 4, 1],

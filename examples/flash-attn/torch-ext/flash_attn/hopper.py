@@ -50,7 +50,6 @@ def launch(
     stages: int,
     consumers: int,
     turns: int,
-    q_in_registers: bool,
     persistent: bool,
 ) -> None:
     """Fills `out` and `lse` (see `attention.attention_fwd`); q, k and v must pass `suits_copy_engine`."""
@@ -69,7 +68,7 @@ def launch(
         descriptor(out, ROWS, block_d), lse, out, o_b, o_h, o_s,
         queries, keys, heads, heads // heads_k, tiles_m, tiles, chunk, right or 0, softmax_scale * LOG2E,
         DIM=dim, STAGES=stages, CONSUMERS=consumers, RIGHT=right is not None,
-        TURNS=turns if consumers > 1 else 0, Q_IN_REGISTERS=q_in_registers, STAGED=staged,
+        TURNS=turns if consumers > 1 else 0, STAGED=staged,
         REGISTERS={1: 232, 2: 240}.get(consumers, 160), num_warps=4, maxnreg=128 if consumers == 1 else None,
     )  # fmt: skip
 
