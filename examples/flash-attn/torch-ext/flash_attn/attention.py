@@ -17,10 +17,11 @@ LOG2E = math.log2(math.e)
 
 def suits_copy_engine(tensor: torch.Tensor) -> bool:
     """Whether TMA can read a (batch, seq, head, dim) tensor: 16-byte aligned start and strides, nothing empty."""
-    aligned = tensor.data_ptr() % 16 == 0
+    unit = 16 // tensor.element_size()
     for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True):
-        aligned = aligned and (size == 1 or (stride > 0 and stride * tensor.element_size() % 16 == 0))
-    return aligned and tensor.numel() > 0
+        if size == 0 or (size > 1 and (stride <= 0 or stride % unit)):
+            return False
+    return tensor.data_ptr() % 16 == 0
 
 
 def hopper_can(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None) -> bool:

@@ -108,8 +108,12 @@ def default_forward(
         return triton_config(16 if rows <= 16 else 64, 64, 4, 2, splits=0)
     if hopper and rows >= 128:
         if block == 256:
-            return hopper_config(64, 2, 2, 1)
-        return hopper_config(128, 2, 2, 1)
+            return hopper_config(64, 2, 2, 0)
+        if block == 128:
+            return hopper_config(128, 2, 2, 1)
+        if block == 64:
+            return hopper_config(128, 2, 1, 0)
+        return triton_config(64, 64, 4, 3)
     if amd:
         return triton_config(128 if block <= 128 else 64, 64 if block <= 64 else 32, 4, 1)
     if block == 256:

@@ -27,40 +27,55 @@ THIRD = gl.constexpr(2)
 
 
 @gluon.jit
-def _count(tiles):
+def _count(tiles, RIGHT: gl.constexpr):
     """How many tiles this program computes."""
-    programs = gl.num_programs(0)
-    rounds = tiles // programs
-    return rounds + (_place(rounds) < tiles % programs).to(gl.int32)
-
-
-@gluon.jit
-def _place(turn):
-    """This program's place in a round of tiles: every second round runs backwards, which evens out the load."""
-    pid = gl.program_id(0)
-    return gl.where(turn % 2 == 0, pid, gl.num_programs(0) - 1 - pid)
+    PAIR: gl.constexpr = 2 if RIGHT else 1
+    mine = gl.cdiv(tiles // PAIR - gl.program_id(0), gl.num_programs(0))
+    return mine * PAIR
 
 
 @gluon.jit
 def _tile(turn, sizes, HEIGHT: gl.constexpr, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr):
     """The program's tile number `turn`: (batch, head, first row, blocks of keys that its rows may see, at least 1).
 
-    Full attention walks the rows of one head first: neighbours share K and V in L2. With a diagonal, `chunk`
-    heads are walked together, longest rows first, so that short tiles fill the gaps at the end.
+    The rows of one head are neighbours, in time too, so that they share K and V in L2. With a diagonal a program
+    takes them in pairs, the longest with the shortest, which makes all pairs of a head equally long; `tiles_m` is
+    even then, and a last tile past the end costs one block.
     """
-    queries, keys, heads, _group, tiles_m, _tiles, chunk, right = sizes
-    tile = turn * gl.num_programs(0) + _place(turn)
-    end = keys
+    queries, keys, heads, _group, tiles_m, _tiles, right = sizes
     if RIGHT:
-        per_chunk = chunk * tiles_m
-        within = tile % per_chunk
-        row = (tiles_m - 1 - within // chunk) * HEIGHT
-        pair = (tile // per_chunk) * chunk + within % chunk
+        number = (turn // 2) * gl.num_programs(0) + gl.program_id(0)
+        half = tiles_m // 2
+        place = number % half
+        row = gl.where(turn % 2 == 0, tiles_m - 1 - place, place) * HEIGHT
+        pair = number // half
         end = gl.minimum(keys, row + HEIGHT + keys - queries + right)
+        end = gl.where(row < queries, end, 0)
     else:
-        row = (tile % tiles_m) * HEIGHT
-        pair = tile // tiles_m
+        number = turn * gl.num_programs(0) + gl.program_id(0)
+        row = (number % tiles_m) * HEIGHT
+        pair = number // tiles_m
+        end = keys
     return pair // heads, pair % heads, row, gl.maximum(gl.cdiv(end, BLOCK_N), 1)
+
+
+@gluon.jit
+def _load_q(
+    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, STAGES: gl.constexpr, CONSUMERS: gl.constexpr
+):
+    """Starts the copy of Q of tile number `turn`, while K block number `step` is the first of its tile.
+
+    The buffer was last read with the last K block of an earlier tile: when that is free, so is the buffer.
+    """
+    Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
+    last = step - 1
+    mbarrier.wait(k_empty.index(last % STAGES), (last // STAGES) & 1, pred=step > 0)
+    for c in gl.static_range(CONSUMERS):
+        place = (turn % Q_STAGES) * CONSUMERS + c
+        mbarrier.expect(q_full.index(place), q_desc.block_type.nbytes)
+        tma.async_copy_global_to_shared(
+            q_desc, [batch, head, row + c * ROWS, 0], q_full.index(place), q_smem.index(place)
+        )
 
 
 @gluon.jit
@@ -71,9 +86,11 @@ def _produce(
     q_desc, k_desc, v_desc, _o_desc = descs
     q_smem, k_smem, v_smem, _o_smem = buffers
     q_full, k_full, k_empty, v_full, v_empty, _turns = barriers
-    _queries, _keys, _heads, group, _tiles_m, tiles, _chunk, _right = sizes
+    _queries, _keys, _heads, group, _tiles_m, tiles, _right = sizes
+    Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
+    count = _count(tiles, RIGHT)
     step = 0
-    for turn in range(_count(tiles)):
+    for turn in range(count):
         batch, head, row, blocks = _tile(turn, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
         head_k = head // group
         for j in range(blocks):
@@ -85,27 +102,29 @@ def _produce(
             tma.async_copy_global_to_shared(
                 k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot)
             )
-            if j == 0:
-                # Q's last use is with the last K block of the tile before: when that is free, so is Q.
-                last = step - 1
-                mbarrier.wait(k_empty.index(last % STAGES), (last // STAGES) & 1, pred=turn > 0)
-                for c in gl.static_range(CONSUMERS):
-                    mbarrier.expect(q_full.index(c), q_desc.block_type.nbytes)
-                    tma.async_copy_global_to_shared(
-                        q_desc, [batch, head, row + c * ROWS, 0], q_full.index(c), q_smem.index(c)
-                    )
+            if (j == 0) & ((turn == 0) | (Q_STAGES == 1)):
+                _load_q(turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, STAGES, CONSUMERS)
             mbarrier.wait(v_empty.index(slot), phase)
             mbarrier.expect(v_full.index(slot), v_desc.block_type.nbytes)
             tma.async_copy_global_to_shared(
                 v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot)
             )
+            if Q_STAGES == 2:
+                if (j == 0) & (turn + 1 < count):
+                    batch_next, head_next, row_next, _ = _tile(
+                        turn + 1, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT
+                    )
+                    _load_q(
+                        turn + 1, step, q_desc, q_smem, q_full, k_empty, batch_next, head_next, row_next,
+                        STAGES, CONSUMERS,
+                    )  # fmt: skip
             step += 1
 
 
 @gluon.jit
 def _masked(s, first, row, sizes, RIGHT: gl.constexpr):
     """The scores of keys [first, first + BLOCK_N) for rows [row, row + 64), -inf where a row may not see a key."""
-    queries, keys, _heads, _group, _tiles_m, _tiles, _chunk, right = sizes
+    queries, keys, _heads, _group, _tiles_m, _tiles, right = sizes
     LAYOUT: gl.constexpr = s.type.layout
     cols = first + gl.arange(0, s.shape[1], layout=gl.SliceLayout(0, LAYOUT))
     keep = (cols < keys)[None, :]
@@ -227,7 +246,7 @@ def _walk(
     """The blocks of a tile after its first. On entry and exit P of the block before waits for its product."""
     q_smem, k_smem, _v_smem, _o_smem = buffers
     _q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
-    queries, keys, _heads, _group, _tiles_m, _tiles, _chunk, right = sizes
+    queries, keys, _heads, _group, _tiles_m, _tiles, right = sizes
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     O_LAYOUT: gl.constexpr = o.type.layout
     unmasked = keys // BLOCK_N
@@ -271,7 +290,7 @@ def _write(
     """Normalises and stores 64 rows. A row that saw no key has no sum: it gets 0 and log-sum-exp -inf."""
     _q_desc, _k_desc, _v_desc, o_desc = descs
     _q_smem, _k_smem, _v_smem, o_smem = buffers
-    queries, _keys, heads, _group, _tiles_m, _tiles, _chunk, _right = sizes
+    queries, _keys, heads, _group, _tiles_m, _tiles, _right = sizes
     LAYOUT: gl.constexpr = o.type.layout
     BLOCK_D: gl.constexpr = o.shape[1]
     total = gl.convert_layout(gl.sum(sums, 1), top.type.layout)
@@ -303,7 +322,7 @@ def _consume(
 ):  # fmt: skip
     q_smem, k_smem, _v_smem, _o_smem = buffers
     q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
-    _queries, _keys, _heads, _group, _tiles_m, tiles, _chunk, _right = sizes
+    _queries, _keys, _heads, _group, _tiles_m, tiles, _right = sizes
     DTYPE: gl.constexpr = q_smem.dtype
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     BLOCK_D: gl.constexpr = q_smem.shape[4]
@@ -312,8 +331,9 @@ def _consume(
     HEIGHT: gl.constexpr = ROWS * CONSUMERS
     no_output = gl.zeros([ROWS, BLOCK_D], gl.float32, layout=O_LAYOUT)
 
-    count = _count(tiles)
+    count = _count(tiles, RIGHT)
     q = q_smem.index(WHO).reshape([ROWS, BLOCK_D])
+    Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
     batch, head, begin, blocks = _tile(0, sizes, HEIGHT, BLOCK_N, RIGHT)
     row = begin + WHO * ROWS
     mbarrier.wait(q_full.index(WHO), 0)
@@ -337,25 +357,44 @@ def _consume(
         # The last product of this tile runs beside the first scores and softmax of the next.
         batch_next, head_next, begin, blocks = _tile(turn, sizes, HEIGHT, BLOCK_N, RIGHT)
         row_next = begin + WHO * ROWS
-        mbarrier.wait(q_full.index(WHO), turn & 1)
         p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
-        s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
-        o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
-        if TURNS == 1:
-            mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
-        s = warpgroup_mma_wait(1, [s])
-        mbarrier.arrive(k_empty.index(step % STAGES))
-        s = _masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
-        p, top_next, sums_next = _first_softmax(s, scale)
+        place = (turn % Q_STAGES) * CONSUMERS + WHO
+        q = q_smem.index(place).reshape([ROWS, BLOCK_D])
+        if Q_STAGES == 2:
+            mbarrier.wait(q_full.index(place), (turn // Q_STAGES) & 1)
+            s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
+            o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+            if TURNS == 1:
+                mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+            s = warpgroup_mma_wait(1, [s])
+            mbarrier.arrive(k_empty.index(step % STAGES))
+            s = _masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
+            p, top_next, sums_next = _first_softmax(s, scale)
+        else:
+            # Q is still on its way: the last product and the output go first.
+            o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+            mbarrier.wait(q_full.index(place), (turn // Q_STAGES) & 1)
+            s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
+            if TURNS == 1:
+                mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
         step += 1
         more = (blocks > 1) | (turn + 1 < count)
-        mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
-        o = warpgroup_mma_wait(0, [o_next])
+        if Q_STAGES == 2:
+            mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
+            o = warpgroup_mma_wait(0, [o_next])
+        else:
+            o = warpgroup_mma_wait(1, [o_next])
         mbarrier.arrive(v_empty.index((step - 2) % STAGES))
         _write(
             o, top, sums, batch, head, row, descs, buffers, sizes, lse, out, o_b, o_h, o_s, scale,
             DIM, STAGED, WHO,
         )  # fmt: skip
+        if Q_STAGES == 1:
+            s = warpgroup_mma_wait(0, [s])
+            mbarrier.arrive(k_empty.index((step - 1) % STAGES))
+            s = _masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
+            p, top_next, sums_next = _first_softmax(s, scale)
+            mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
         o = no_output
         top = top_next
         sums = sums_next
@@ -379,15 +418,15 @@ def _consume(
 
 
 # Sizes change from call to call: none of them may start another compilation.
-SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "chunk", "right")
+SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "right")
 
 
 @gluon.jit(do_not_specialize=SIZES)
 def forward_kernel(
     q_desc, k_desc, v_desc, o_desc, lse, out, o_b, o_h, o_s,
-    queries, keys, heads, group, tiles_m, tiles, chunk, right, scale,
+    queries, keys, heads, group, tiles_m, tiles, right, scale,
     DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
-    STAGED: gl.constexpr, REGISTERS: gl.constexpr,
+    Q_STAGES: gl.constexpr, STAGED: gl.constexpr, REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Attention of whole (batch, head, seq, dim) tensors; see `hopper.launch` for the host side.
 
@@ -398,12 +437,13 @@ def forward_kernel(
         right: keys past the bottom-right diagonal that a row may see (RIGHT only).
         scale: softmax_scale * log2(e).
         TURNS: 0, or 1: hand over after both products, or 2: after the first.
+        Q_STAGES: 2 to fetch Q a tile ahead, where there is room.
         STAGED: store the output through shared memory of its own, where there is room.
         REGISTERS: a thread's, of the consumers.
     """
     DTYPE: gl.constexpr = q_desc.dtype
     BLOCK_N: gl.constexpr = k_desc.block_shape[2]
-    q_smem = gl.allocate_shared_memory(DTYPE, [CONSUMERS] + q_desc.block_shape, q_desc.layout)
+    q_smem = gl.allocate_shared_memory(DTYPE, [Q_STAGES * CONSUMERS] + q_desc.block_shape, q_desc.layout)
     k_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + k_desc.block_shape, k_desc.layout)
     v_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + v_desc.block_shape, v_desc.layout)
     if STAGED:
@@ -411,14 +451,15 @@ def forward_kernel(
     else:
         o_smem = q_smem
     LAYOUT: gl.constexpr = mbarrier.MBarrierLayout()
-    q_full = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
+    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * CONSUMERS, 1], LAYOUT)
     turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
-    for c in gl.static_range(CONSUMERS):
+    for c in gl.static_range(Q_STAGES * CONSUMERS):
         mbarrier.init(q_full.index(c), count=1)
+    for c in gl.static_range(CONSUMERS):
         mbarrier.init(turns.index(c), count=1)
     for s in gl.static_range(STAGES):
         mbarrier.init(k_full.index(s), count=1)
@@ -431,7 +472,7 @@ def forward_kernel(
     descs = (q_desc, k_desc, v_desc, o_desc)
     buffers = (q_smem, k_smem, v_smem, o_smem)
     barriers = (q_full, k_full, k_empty, v_full, v_empty, turns)
-    sizes = (queries, keys, heads, group, tiles_m, tiles, chunk, right)
+    sizes = (queries, keys, heads, group, tiles_m, tiles, right)
     # Constants travel in literal tuples: a variable would turn them into run-time values.
     if CONSUMERS == 1:
         gl.warp_specialize(

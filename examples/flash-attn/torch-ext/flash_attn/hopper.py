@@ -16,7 +16,6 @@ from .forward_hopper import forward_kernel
 
 LOG2E = math.log2(math.e)
 ROWS = 64
-L2_SHARE = 24 << 20  # bytes of K and V, of the 50 MB of L2, that the heads walked together may take
 TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
 
@@ -31,10 +30,15 @@ def descriptor(tensor: torch.Tensor, rows: int, block_d: int) -> TensorDescripto
     b, s, h, _ = tensor.stride()
     # The stride of a dimension of size 1 may be anything; the copy engine wants multiples of 16 bytes.
     strides = [b if batch > 1 else 8, h if heads > 1 else 8, s if seq > 1 else 8, 1]
-    return TensorDescriptor(
-        tensor, [batch, heads, seq, dim], strides, [1, 1, rows, block_d],
-        _layout(rows, block_d, tensor.dtype),
-    )  # fmt: skip
+    # Not through the constructor: it checks again what `suits_copy_engine` has, at 3 us a tensor.
+    result = object.__new__(TensorDescriptor)
+    result.base = tensor
+    result.shape = [batch, heads, seq, dim]
+    result.strides = strides
+    result.block_shape = [1, 1, rows, block_d]
+    result.layout = _layout(rows, block_d, tensor.dtype)
+    result.padding = "zero"
+    return result
 
 
 def launch(
@@ -57,26 +61,29 @@ def launch(
     keys, heads_k = k.shape[1:3]
     block_d = head_block(dim)
     tiles_m = triton.cdiv(queries, ROWS * consumers)
+    if right is not None:
+        tiles_m += tiles_m % 2
     tiles = tiles_m * heads * batch
-    chunk = 1 if right is None else heads_walked_together(batch, heads, heads_k, keys * block_d)
-    rings = 4 * stages * block_n * block_d
-    staged = rings + 4 * consumers * ROWS * block_d + 1024 <= facts(q).shared_memory
+    q_stages, staged = spend_shared_memory(facts(q).shared_memory, consumers, 4 * stages * block_n * block_d, block_d)
     o_b, o_s, o_h, _ = out.stride()
+    work = tiles if right is None else tiles // 2
     programs = facts(q).processors * (2 if consumers == 1 else 1)
-    forward_kernel[(min(tiles, programs) if persistent else tiles,)](
+    forward_kernel[(min(work, programs) if persistent else work,)](
         descriptor(q, ROWS, block_d), descriptor(k, block_n, block_d), descriptor(v, block_n, block_d),
         descriptor(out, ROWS, block_d), lse, out, o_b, o_h, o_s,
-        queries, keys, heads, heads // heads_k, tiles_m, tiles, chunk, right or 0, softmax_scale * LOG2E,
+        queries, keys, heads, heads // heads_k, tiles_m, tiles, right or 0, softmax_scale * LOG2E,
         DIM=dim, STAGES=stages, CONSUMERS=consumers, RIGHT=right is not None,
-        TURNS=turns if consumers > 1 else 0, STAGED=staged,
+        TURNS=turns if consumers > 1 else 0, Q_STAGES=q_stages, STAGED=staged,
         REGISTERS={1: 232, 2: 240}.get(consumers, 160), num_warps=4, maxnreg=128 if consumers == 1 else None,
     )  # fmt: skip
 
 
-def heads_walked_together(batch: int, heads: int, heads_k: int, elements: int) -> int:
-    """Heads whose K and V, `elements` each a key head, stay in L2 together: a divisor of batch * heads."""
-    fitting = L2_SHARE // (4 * elements) * (heads // heads_k)
-    chunk = max(1, min(heads * batch, fitting))
-    while heads * batch % chunk:
-        chunk -= 1
-    return chunk
+def spend_shared_memory(limit: int, consumers: int, rings: int, block_d: int) -> tuple[int, bool]:
+    """(buffers of Q a consumer, whether the output is staged) that fit beside the rings of K and V."""
+    tile = 2 * ROWS * block_d * consumers
+    if consumers == 1:
+        limit //= 2  # two programs share a multiprocessor
+    for q_stages, staged in ((2, True), (1, True), (2, False)):
+        if rings + tile * (q_stages + staged) + 2048 <= limit:
+            return q_stages, staged
+    return 1, False
