@@ -8,6 +8,7 @@ as it is, with the defaults that it would choose there. Nothing is executed.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import torch
 import triton
-from conftest import load
+from flash_package import load
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
@@ -75,15 +76,13 @@ def compile_all(target: GPUTarget, dims: tuple[int, ...]) -> list[dict[str, obje
     """Runs the host code for each head dim and mask, and lists what was compiled."""
     with tempfile.TemporaryDirectory() as folder:
         package = load(Path(folder))
-        parts = {name: sys.modules[f"{package.__name__}.{name}"] for name in ("ops", "attention", "device", "configs")}
+        device = sys.modules[f"{package.__name__}.device"]
         shared = SHARED[str(target.arch)]
-        facts = parts["device"].Facts(
+        facts = device.Facts(
             hopper=target.arch == 90, amd=target.backend == "hip", processors=132, shared_memory=shared
         )
-        parts["device"]._facts.cache_clear()
         for name in ("attention", "ops", "gradient", "hopper"):
-            module = __import__(f"{package.__name__}.{name}", fromlist=[name])
-            module.facts = lambda _tensor: facts
+            importlib.import_module(f"{package.__name__}.{name}").facts = lambda _tensor: facts
         for dim, causal in itertools.product(dims, (False, True)):
             # The last: rows of a window, one query of a group, packed sequences.
             q = torch.empty(1, 512, 4, dim, dtype=torch.bfloat16, requires_grad=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from types import ModuleType
 
+import flash_reference as reference
 import pytest
-import reference
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,8 +23,7 @@ def tensors(
     return tuple(torch.randn(shape, device=device).to(dtype) for shape in shapes)
 
 
-def dtypes(device: str) -> tuple[torch.dtype, ...]:
-    return (torch.float16, torch.bfloat16) if device == "cuda" else (torch.float16,)
+DTYPES = (torch.float16, torch.bfloat16)
 
 
 def check(actual: torch.Tensor, peer: torch.Tensor, expected: torch.Tensor) -> None:
@@ -69,17 +69,16 @@ def run(
         check(ours.grad, seen, truth.grad)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dim", [16, 40, 64, 96, 128, 200, 256])
-def test_head_dims(kernel: ModuleType, device: str, dim: int) -> None:
-    for dtype in dtypes(device):
-        run(kernel, *tensors(1, 40, 72, 1, 1, dim, dtype, device))
+def test_head_dims(kernel: ModuleType, device: str, dim: int, dtype: torch.dtype) -> None:
+    run(kernel, *tensors(1, 40, 72, 1, 1, dim, dtype, device))
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (65, 130), (130, 65), (64, 64)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_lengths(kernel: ModuleType, device: str, queries: int, keys: int, causal: bool) -> None:
-    for dtype in dtypes(device):
-        run(kernel, *tensors(2, queries, keys, 2, 2, 32, dtype, device), causal=causal)
+    run(kernel, *tensors(2, queries, keys, 2, 2, 32, torch.bfloat16, device), causal=causal)
 
 
 @pytest.mark.parametrize("window", [(20, 10), (-1, 5), (7, -1), (0, 0)])
@@ -87,23 +86,20 @@ def test_lengths(kernel: ModuleType, device: str, queries: int, keys: int, causa
 def test_sliding_window(
     kernel: ModuleType, device: str, window: tuple[int, int], queries: int, keys: int
 ) -> None:
-    for dtype in dtypes(device):
-        run(kernel, *tensors(1, queries, keys, 1, 1, 32, dtype, device), window=window)
+    run(kernel, *tensors(1, queries, keys, 1, 1, 32, torch.float16, device), window=window)
 
 
 @pytest.mark.parametrize("heads_k", [1, 2])
 @pytest.mark.parametrize("queries", [1, 3, 70])
 def test_grouped_heads(kernel: ModuleType, device: str, heads_k: int, queries: int) -> None:
-    for dtype in dtypes(device):
-        run(kernel, *tensors(2, queries, 80, 4, heads_k, 32, dtype, device), causal=True)
+    run(kernel, *tensors(2, queries, 80, 4, heads_k, 32, torch.bfloat16, device), causal=True)
 
 
 @pytest.mark.parametrize("queries", [1, 5])
 @pytest.mark.parametrize("causal", [False, True])
 def test_decode_splits_the_keys(kernel: ModuleType, device: str, queries: int, causal: bool) -> None:
-    for dtype in dtypes(device):
-        q, k, v = tensors(1, queries, 700, 4, 2, 64, dtype, device)
-        run(kernel, q, k, v, causal=causal, window=(300, -1) if causal else (-1, -1), backward=False)
+    q, k, v = tensors(1, queries, 700, 4, 2, 64, torch.float16, device)
+    run(kernel, q, k, v, causal=causal, window=(300, -1) if causal else (-1, -1), backward=False)
 
 
 def test_scale(kernel: ModuleType, device: str) -> None:
@@ -182,7 +178,7 @@ def test_bit_equal_from_run_to_run(kernel: ModuleType, device: str) -> None:
         assert torch.equal(first, second)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     queries=st.integers(1, 90),
     keys=st.integers(1, 90),
@@ -221,7 +217,7 @@ def test_fullgraph_compilation(kernel: ModuleType, device: str) -> None:
 
 def test_op_contract(kernel: ModuleType, device: str) -> None:
     q, k, v = (x.requires_grad_() for x in tensors(1, 9, 9, 1, 1, 16, torch.float16, device))
-    ops = __import__("sys").modules[f"{kernel.__name__}.ops"]
+    ops = sys.modules[f"{kernel.__name__}.ops"]
     torch.library.opcheck(
         ops.forward, (q, k, v, 0.25, None, 0), test_utils=("test_schema", "test_faketensor", "test_autograd_registration")
     )
@@ -250,3 +246,39 @@ def test_messages_name_the_argument(
     arguments = {name: torch.ones(1, 4, 2, 32).half() for name in "qkv"} | change
     with pytest.raises(error, match=words):
         kernel.flash_attn_func(**arguments)
+
+
+def test_unwritten_output_is_noticed(kernel: ModuleType, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every element is written: fresh memory is full of NaN here."""
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        run(kernel, *tensors(2, 77, 45, 2, 1, 40, torch.float16, device), causal=True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dim", [32, 64, 96, 128, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_candidate(kernel: ModuleType, dim: int, causal: bool) -> None:
+    """All configurations of the space agree with float64 on shapes with one and with many tiles a program."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    attention = sys.modules[f"{kernel.__name__}.attention"]
+    configs = sys.modules[f"{kernel.__name__}.configs"]
+    right = 0 if causal else None
+    for batch, queries, keys, heads, heads_k in ((1, 333, 501, 4, 2), (2, 501, 333, 2, 1), (8, 700, 600, 32, 8)):
+        q, k, v = tensors(batch, queries, keys, heads, heads_k, dim, torch.bfloat16, "cuda")
+        exact, _ = reference.attention(q, k, v, right=right)
+        peer = reference.sdpa(q, k, v, right=right)
+        for config in configs.FORWARD:
+            if config["implementation"] == "hopper" and not attention.hopper_can(q, k, v, None):
+                continue
+            try:
+                out, _ = attention.attention_fwd(q, k, v, dim**-0.5, None, right, **config)
+            except Exception as error:
+                if "OutOfResources" not in type(error).__name__:
+                    raise
+                continue
+            check(out, peer, exact)
