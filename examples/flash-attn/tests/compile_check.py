@@ -1,9 +1,9 @@
-"""Compiles every kernel of the package for a GPU that is not there; prints one JSON object a kernel.
+"""Compiles every kernel for a GPU that is not there; prints one JSON object a kernel.
 
     python compile_check.py cuda:80            or cuda:90, cuda:100, cuda:120, hip:gfx942
 
-Triton is told that a GPU of the target is present, with a launcher that does nothing, and the host code runs
-as it is, with the defaults that it would choose there. Nothing is executed.
+Triton is told that a GPU of the target is present, with a launcher that does nothing, and the host
+code runs as it is, with the defaults that it would choose there. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ class AbsentGpu(DriverBase):
         return name
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
-        return {"max_shared_mem": 1 << 30, "multiprocessor_count": 132, "warpSize": self.target.warp_size}
+        return {
+            "max_shared_mem": 1 << 30,
+            "multiprocessor_count": 132,
+            "warpSize": self.target.warp_size,
+        }
 
     def load_binary(self, *_: object) -> tuple[object, object, int, int, int]:
         return object(), object(), 0, 0, 1024
@@ -79,7 +83,10 @@ def compile_all(target: GPUTarget, dims: tuple[int, ...]) -> list[dict[str, obje
         device = sys.modules[f"{package.__name__}.device"]
         shared = SHARED[str(target.arch)]
         facts = device.Facts(
-            hopper=target.arch == 90, amd=target.backend == "hip", processors=132, shared_memory=shared
+            hopper=target.arch == 90,
+            amd=target.backend == "hip",
+            processors=132,
+            shared_memory=shared,
         )
         for name in ("attention", "ops", "gradient", "hopper"):
             importlib.import_module(f"{package.__name__}.{name}").facts = lambda _tensor: facts
@@ -92,7 +99,9 @@ def compile_all(target: GPUTarget, dims: tuple[int, ...]) -> list[dict[str, obje
                 package.flash_attn_func(q, k, k, window_size=(100, 0 if causal else 10))
                 package.flash_attn_func(q[:, :1], k[:, :, :1], k[:, :, :1], causal=causal)
             bounds = torch.tensor([0, 512], dtype=torch.int32)
-            package.flash_attn_varlen_func(q[0], k[0], k[0], bounds, bounds, 512, 512, causal=causal)
+            package.flash_attn_varlen_func(
+                q[0], k[0], k[0], bounds, bounds, 512, 512, causal=causal
+            )
         return list(compiled(package.__name__))
 
 
@@ -106,8 +115,8 @@ def compiled(package: str) -> list[dict[str, object]]:
                 continue
             for cache in kernel.device_caches.values():
                 rows += [
-                    {"kernel": f"{name.rpartition('.')[2]}.{kernel.__name__}", "shared": binary.metadata.shared,
-                     "num_warps": binary.metadata.num_warps, "stages": getattr(binary.metadata, "num_stages", None)}
+                    {"kernel": f"{name.rpartition('.')[2]}.{kernel.__name__}",
+                     "shared": binary.metadata.shared, "num_warps": binary.metadata.num_warps}
                     for binary in cache[0].values()
                 ]  # fmt: skip
     return rows
@@ -115,7 +124,11 @@ def compiled(package: str) -> list[dict[str, object]]:
 
 def main() -> None:
     target = parse(sys.argv[1])
-    dims = tuple(int(dim) for dim in sys.argv[2].split(",")) if len(sys.argv) > 2 else (64, 96, 128, 256)
+    dims = (
+        tuple(int(dim) for dim in sys.argv[2].split(","))
+        if len(sys.argv) > 2
+        else (64, 96, 128, 256)
+    )
     triton.runtime.driver.set_active(AbsentGpu(target))
     for row in compile_all(target, dims):
         print(json.dumps(row))

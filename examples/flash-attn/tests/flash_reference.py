@@ -8,7 +8,7 @@ import torch
 
 
 def mask(queries: int, keys: int, left: int | None, right: int | None) -> torch.Tensor:
-    """(queries, keys) bool: row i sees keys i + keys - queries - left to i + keys - queries + right."""
+    """(queries, keys) bool, by the bounds of `attention.attention_fwd`."""
     rows = torch.arange(queries)[:, None] + keys - queries
     cols = torch.arange(keys)[None, :]
     keep = torch.ones(queries, keys, dtype=torch.bool)
@@ -27,8 +27,8 @@ def attention(
     left: int | None = None,
     right: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output and log-sum-exp of (batch, seq, head, dim) tensors, float64 on the CPU, differentiable."""
-    q, k, v = (x.double().cpu() if not x.dtype == torch.float64 else x for x in (q, k, v))
+    """Output and log-sum-exp of (batch, seq, head, dim) tensors: float64, CPU, differentiable."""
+    q, k, v = (x.double().cpu() if x.dtype != torch.float64 else x for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * (scale or 1 / math.sqrt(q.shape[-1]))
@@ -65,8 +65,10 @@ def sdpa(
 
 
 def error(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """Error in the Frobenius norm, relative to the result or to 1 % of unit entries; infinite where a NaN is."""
+    """Error in the Frobenius norm, relative to the result or 1 % of unit entries; NaN is inf."""
     difference = actual.detach().double().cpu() - expected.detach()
     if torch.isnan(difference).any():
         return math.inf
-    return (difference.norm() / expected.detach().norm().clamp_min(0.01 * math.sqrt(expected.numel()))).item()
+    return (
+        difference.norm() / expected.detach().norm().clamp_min(0.01 * math.sqrt(expected.numel()))
+    ).item()

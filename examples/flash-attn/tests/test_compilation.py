@@ -1,4 +1,4 @@
-"""Every kernel compiles for every target, within its shared memory, with the defaults chosen there."""
+"""Every kernel compiles for every target, within its shared memory, with its defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import pytest
 
 HERE = Path(__file__).parent
 # Bytes of shared memory that one block may use: vendors' documentation, sm_90 read off a device.
-LIMITS = {"cuda:80": 166_912, "cuda:90": 232_448, "cuda:100": 232_448, "cuda:120": 101_376, "hip:gfx942": 65_536}
+LIMITS = {
+    "cuda:80": 166_912,
+    "cuda:90": 232_448,
+    "cuda:100": 232_448,
+    "cuda:120": 101_376,
+    "hip:gfx942": 65_536,
+}
 
 
 def compiled(target: str, dims: str) -> list[dict[str, object]]:
@@ -37,6 +43,8 @@ def test_fits_the_target(target: str) -> None:
         "forward_triton.forward_kernel", "decode.combine_kernel",
         "backward.delta_kernel", "backward.dkdv_kernel", "backward.dq_kernel",
     }  # fmt: skip
-    assert ("forward_hopper.forward_kernel" in {row["kernel"] for row in rows}) == (target == "cuda:90")
+    assert ("forward_hopper.forward_kernel" in {row["kernel"] for row in rows}) == (
+        target == "cuda:90"
+    )
     too_large = [row for row in rows if row["shared"] > LIMITS[target]]
     assert not too_large

@@ -16,7 +16,7 @@ LOG2E = math.log2(math.e)
 
 
 def suits_copy_engine(tensor: torch.Tensor) -> bool:
-    """Whether TMA can read a (batch, seq, head, dim) tensor: 16-byte aligned start and strides, nothing empty."""
+    """Whether TMA can read a (batch, seq, head, dim) tensor: 16-byte aligned, nothing empty."""
     unit = 16 // tensor.element_size()
     for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True):
         if size == 0 or (size > 1 and (stride <= 0 or stride % unit)):
@@ -25,7 +25,7 @@ def suits_copy_engine(tensor: torch.Tensor) -> bool:
 
 
 def hopper_can(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None) -> bool:
-    """Whether the sm_90 kernel takes these arguments: no left bound, tensors the copy engine can read."""
+    """Whether the sm_90 kernel takes these arguments: no left bound, tensors that TMA can read."""
     return (
         left is None
         and facts(q).hopper
@@ -47,6 +47,7 @@ def choose(
         dim=q.shape[3],
         rows=rows,
         keys=k.shape[1],
+        bounded=right is not None,
         hopper=hopper_can(q, k, v, left),
         amd=device.amd,
         shared_memory=device.shared_memory,
@@ -77,13 +78,13 @@ def attention_fwd(
         q: (batch, seqlen_q, heads, dim), float16 or bfloat16, last dimension adjacent.
         k, v: (batch, seqlen_k, heads_k, dim); heads is a multiple of heads_k.
         softmax_scale: factor of the scores, above 0.
-        left, right: row i sees keys i + seqlen_k - seqlen_q - left to i + seqlen_k - seqlen_q + right; None is
-            no bound. Causal attention is (None, 0).
+        left, right: row i sees keys i + seqlen_k - seqlen_q - left to i + seqlen_k - seqlen_q +
+            right; None is no bound. Causal attention is (None, 0).
         implementation and the rest: see `configs`.
 
     Returns:
-        The output, laid out like q, and the natural log-sum-exp of the scaled scores, (batch, heads, seqlen_q)
-        float32; 0 and -inf for rows that see no key.
+        The output, laid out like q, and the natural log-sum-exp of the scaled scores, (batch,
+        heads, seqlen_q) float32; 0 and -inf for rows that see no key.
     """
     batch, queries, heads, dim = q.shape
     out = torch.empty_like(q)
@@ -106,10 +107,14 @@ def attention_fwd(
     tiles = triton.cdiv(rows, block_m)
     share = k.shape[1]
     if splits != 1:
-        splits, share = split_keys(k.shape[1], block_n, splits, tiles * walkers * batch, facts(q).processors)
+        splits, share = split_keys(
+            k.shape[1], block_n, splits, tiles * walkers * batch, facts(q).processors
+        )
     target, target_lse = out, lse
     if splits > 1:
-        target = torch.empty((splits, batch, heads, queries, dim), dtype=torch.float32, device=q.device)
+        target = torch.empty(
+            (splits, batch, heads, queries, dim), dtype=torch.float32, device=q.device
+        )
         target_lse = torch.empty((splits, *lse.shape), dtype=torch.float32, device=q.device)
         o_p, o_b, o_h, o_s, _ = target.stride()
     else:
@@ -122,7 +127,8 @@ def attention_fwd(
         queries, k.shape[1], walkers, heads // k.shape[2], tiles, splits, share,
         left or 0, right or 0, softmax_scale * LOG2E,
         DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_M=block_m, BLOCK_N=block_n,
-        LEFT=left is not None, RIGHT=right is not None, VARLEN=False, PACKED=packed, SPLIT=splits > 1,
+        LEFT=left is not None, RIGHT=right is not None, VARLEN=False, PACKED=packed,
+        SPLIT=splits > 1,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     if splits > 1:
@@ -130,8 +136,10 @@ def attention_fwd(
     return out, lse
 
 
-def split_keys(keys: int, block_n: int, splits: int, programs: int, processors: int) -> tuple[int, int]:
-    """(number of shares, keys of a share): `splits` asked for, or for 0 what fills the device twice."""
+def split_keys(
+    keys: int, block_n: int, splits: int, programs: int, processors: int
+) -> tuple[int, int]:
+    """(number of shares, keys of a share): `splits`, or for 0 what fills the device twice."""
     blocks = triton.cdiv(keys, block_n)
     if splits == 0:
         splits = max(1, min(2 * processors // programs, blocks // 2, 64))
@@ -139,7 +147,9 @@ def split_keys(keys: int, block_n: int, splits: int, programs: int, processors: 
     return triton.cdiv(keys, share), share
 
 
-def combine(parts: torch.Tensor, part_lse: torch.Tensor, out: torch.Tensor, lse: torch.Tensor) -> None:
+def combine(
+    parts: torch.Tensor, part_lse: torch.Tensor, out: torch.Tensor, lse: torch.Tensor
+) -> None:
     """Joins (splits, batch, heads, queries, dim) partial results into `out` and `lse`."""
     splits, batch, heads, queries, dim = parts.shape
     o_b, o_s, o_h, _ = out.stride()
@@ -186,9 +196,9 @@ def attention_varlen_fwd(
         return out, lse
     forward_kernel[(tiles * heads * batch,)](
         q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
-        0, *q.stride()[:2], 0, *k.stride()[:2], 0, *v.stride()[:2], 0, 0, *out.stride()[:2], 0, 0, total,
-        0, 0, heads, heads // k.shape[1], tiles, 1, 0, left or 0, right or 0, softmax_scale * LOG2E,
-        DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_M=block_m, BLOCK_N=block_n,
+        0, *q.stride()[:2], 0, *k.stride()[:2], 0, *v.stride()[:2], 0, 0, *out.stride()[:2], 0, 0,
+        total, 0, 0, heads, heads // k.shape[1], tiles, 1, 0, left or 0, right or 0, softmax_scale *
+        LOG2E, DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_M=block_m, BLOCK_N=block_n,
         LEFT=left is not None, RIGHT=right is not None, VARLEN=True, PACKED=False, SPLIT=False,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip

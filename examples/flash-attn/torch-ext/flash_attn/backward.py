@@ -1,7 +1,8 @@
 """Attention backward in Triton, deterministic: no atomics, each gradient has one writer.
 
-Three kernels: the row sums of dO * O; dK and dV by blocks of keys; dQ by blocks of queries. The scores are
-computed twice, which costs two matrix products more than a backward with atomic additions to dQ.
+Three kernels: the row sums of dO * O; dK and dV by blocks of keys; dQ by blocks of queries. The
+scores are computed twice, which costs two matrix products more than a backward with atomic
+additions to dQ.
 """
 
 import triton
@@ -59,7 +60,8 @@ def delta_kernel(
 def _dkdv(
     dk, dv, k_block, v_block, q, do, lse, delta, low, high, cols, q_s, do_s,
     queries, keys, offset, left, right, scale,
-    DIM: tl.constexpr, BLOCK_M: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASKED: tl.constexpr,
+    DIM: tl.constexpr, BLOCK_M: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    MASKED: tl.constexpr,
 ):  # fmt: skip
     """Adds the share of query rows [low, high) of one head to dK (unscaled) and dV."""
     rows = tl.arange(0, BLOCK_M)
@@ -89,8 +91,8 @@ def _dkdv(
 @triton.jit(do_not_specialize=DKDV_SIZES)
 def dkdv_kernel(
     q, k, v, do, lse, delta, dk, dv, cu_q, cu_k,
-    q_b, q_s, q_h, k_b, k_s, k_h, v_b, v_s, v_h, do_b, do_s, do_h, dk_b, dk_s, dk_h, dv_b, dv_s, dv_h,
-    l_b, l_h, queries, keys, heads_k, group, tiles, left, right, scale, softmax_scale,
+    q_b, q_s, q_h, k_b, k_s, k_h, v_b, v_s, v_h, do_b, do_s, do_h, dk_b, dk_s, dk_h, dv_b, dv_s,
+    dv_h, l_b, l_h, queries, keys, heads_k, group, tiles, left, right, scale, softmax_scale,
     DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, VARLEN: tl.constexpr,
 ):  # fmt: skip
@@ -116,7 +118,8 @@ def dkdv_kernel(
     dims = tl.arange(0, BLOCK_D)
     k_block = load_rows(k + head_k * k_h, start, local, n_k, k_s, dims, DIM, True)
     v_block = load_rows(v + head_k * v_h, start, local, n_k, v_s, dims, DIM, True)
-    # The same question with the roles exchanged: key j is seen by rows j - offset - right .. j - offset + left.
+    # The same question with the roles exchanged: key j is seen by rows j - offset - right .. j -
+    # offset + left.
     low, free_low, free_high, high = key_ranges(
         0, n_q, start, start + BLOCK_N, n_q, -offset, right, left, BLOCK_M, RIGHT, LEFT
     )
@@ -130,16 +133,18 @@ def dkdv_kernel(
         delta_h = delta + head * l_h
         if RIGHT:
             dk_acc, dv_acc = _dkdv(
-                dk_acc, dv_acc, k_block, v_block, q_h_base, do_h_base, lse_h, delta_h, low, free_low, cols,
-                q_s, do_s, n_q, n_k, offset, left, right, scale, DIM, BLOCK_M, LEFT, RIGHT, True,
+                dk_acc, dv_acc, k_block, v_block, q_h_base, do_h_base, lse_h, delta_h, low,
+                free_low, cols, q_s, do_s, n_q, n_k, offset, left, right, scale, DIM, BLOCK_M, LEFT,
+                RIGHT, True,
             )  # fmt: skip
         dk_acc, dv_acc = _dkdv(
-            dk_acc, dv_acc, k_block, v_block, q_h_base, do_h_base, lse_h, delta_h, free_low, free_high, cols,
-            q_s, do_s, n_q, n_k, offset, left, right, scale, DIM, BLOCK_M, LEFT, RIGHT, False,
+            dk_acc, dv_acc, k_block, v_block, q_h_base, do_h_base, lse_h, delta_h, free_low,
+            free_high, cols, q_s, do_s, n_q, n_k, offset, left, right, scale, DIM, BLOCK_M, LEFT,
+            RIGHT, False,
         )  # fmt: skip
         dk_acc, dv_acc = _dkdv(
-            dk_acc, dv_acc, k_block, v_block, q_h_base, do_h_base, lse_h, delta_h, free_high, high, cols,
-            q_s, do_s, n_q, n_k, offset, left, right, scale, DIM, BLOCK_M, LEFT, RIGHT, True,
+            dk_acc, dv_acc, k_block, v_block, q_h_base, do_h_base, lse_h, delta_h, free_high, high,
+            cols, q_s, do_s, n_q, n_k, offset, left, right, scale, DIM, BLOCK_M, LEFT, RIGHT, True,
         )  # fmt: skip
     keep = (cols < n_k)[:, None] & (dims < DIM)[None, :]
     at_k = start.to(tl.int64) * dk_s + head_k * dk_h + local[:, None] * dk_s + dims[None, :]
@@ -150,8 +155,9 @@ def dkdv_kernel(
 
 @triton.jit
 def _dq(
-    dq, q_block, do_block, logs, sums, k, v, low, high, rows, k_s, v_s, keys, offset, left, right, scale,
-    DIM: tl.constexpr, BLOCK_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASKED: tl.constexpr,
+    dq, q_block, do_block, logs, sums, k, v, low, high, rows, k_s, v_s, keys, offset, left, right,
+    scale, DIM: tl.constexpr, BLOCK_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    MASKED: tl.constexpr,
 ):  # fmt: skip
     """Adds the share of keys [low, high) to dQ (unscaled)."""
     cols = tl.arange(0, BLOCK_N)
@@ -210,21 +216,31 @@ def dq_kernel(
     logs = tl.where(logs == float("-inf"), float("inf"), logs) * 1.4426950408889634
     sums = tl.load(delta + head * l_h + rows, mask=rows < n_q, other=0.0)
     low, free_low, free_high, high = key_ranges(
-        0, n_k, start, tl.minimum(start + BLOCK_M, n_q), n_k, offset, left, right, BLOCK_N, LEFT, RIGHT
+        0,
+        n_k,
+        start,
+        tl.minimum(start + BLOCK_M, n_q),
+        n_k,
+        offset,
+        left,
+        right,
+        BLOCK_N,
+        LEFT,
+        RIGHT,
     )
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     if LEFT:
         acc = _dq(
-            acc, q_block, do_block, logs, sums, k, v, low, free_low, rows, k_s, v_s, n_k, offset, left, right,
-            scale, DIM, BLOCK_N, LEFT, RIGHT, True,
+            acc, q_block, do_block, logs, sums, k, v, low, free_low, rows, k_s, v_s, n_k, offset,
+            left, right, scale, DIM, BLOCK_N, LEFT, RIGHT, True,
         )  # fmt: skip
     acc = _dq(
-        acc, q_block, do_block, logs, sums, k, v, free_low, free_high, rows, k_s, v_s, n_k, offset, left, right,
-        scale, DIM, BLOCK_N, LEFT, RIGHT, False,
+        acc, q_block, do_block, logs, sums, k, v, free_low, free_high, rows, k_s, v_s, n_k, offset,
+        left, right, scale, DIM, BLOCK_N, LEFT, RIGHT, False,
     )  # fmt: skip
     acc = _dq(
-        acc, q_block, do_block, logs, sums, k, v, free_high, high, rows, k_s, v_s, n_k, offset, left, right,
-        scale, DIM, BLOCK_N, LEFT, RIGHT, True,
+        acc, q_block, do_block, logs, sums, k, v, free_high, high, rows, k_s, v_s, n_k, offset,
+        left, right, scale, DIM, BLOCK_N, LEFT, RIGHT, True,
     )  # fmt: skip
     keep = (rows < n_q)[:, None] & (dims < DIM)[None, :]
     at = start.to(tl.int64) * dq_s + head * dq_h + local[:, None] * dq_s + dims[None, :]

@@ -12,14 +12,24 @@ DIMS = "a multiple of 8 from 16 to 256"
 
 def check_options(**options: object) -> None:
     """Raises NotImplementedError for flash-attn options other than their neutral value."""
-    neutral = {"dropout_p": 0.0, "softcap": 0.0, "alibi_slopes": None, "block_table": None, "attn_mask": None}
+    neutral = {
+        "dropout_p": 0.0,
+        "softcap": 0.0,
+        "alibi_slopes": None,
+        "block_table": None,
+        "attn_mask": None,
+    }
     for name, value in options.items():
         if value is None or value == neutral[name]:
             continue
-        raise NotImplementedError(f"{name}={value!r} is not supported: only {name}={neutral[name]!r} is")
+        raise NotImplementedError(
+            f"{name}={value!r} is not supported: only {name}={neutral[name]!r} is"
+        )
 
 
-def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, names: str, ndim: int, head: int) -> None:
+def check_tensors(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, names: str, ndim: int, head: int
+) -> None:
     """Raises TypeError or ValueError unless q, k, v agree in all that attention needs.
 
     Args:
@@ -37,21 +47,29 @@ def check_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, names: str,
             raise TypeError(f"{name} must be float16 or bfloat16, not {tensor.dtype}")
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise ValueError(
-                f"{name} ({tensor.dtype}, {tensor.device}) must have the dtype and device of {q_name}"
-                f" ({q.dtype}, {q.device})"
+                f"{name} ({tensor.dtype}, {tensor.device}) must have the dtype and device of"
+                f" {q_name} ({q.dtype}, {q.device})"
             )
     dim = q.shape[-1]
     if dim % 8 or not 16 <= dim <= 256:
         raise ValueError(f"the head dimension of {q_name} must be {DIMS}, not {dim}")
     if k.shape[-1] != dim:
-        raise ValueError(f"{k_name} must have the head dimension of {q_name}, {dim}, not {k.shape[-1]}")
+        raise ValueError(
+            f"{k_name} must have the head dimension of {q_name}, {dim}, not {k.shape[-1]}"
+        )
     if v.shape != k.shape:
-        raise ValueError(f"{v_name} must have the shape of {k_name}, {tuple(k.shape)}, not {tuple(v.shape)}")
+        raise ValueError(
+            f"{v_name} must have the shape of {k_name}, {tuple(k.shape)}, not {tuple(v.shape)}"
+        )
     heads, heads_k = q.shape[head], k.shape[head]
     if heads_k == 0 or heads % heads_k:
-        raise ValueError(f"the {heads} heads of {q_name} must be a multiple of the {heads_k} of {k_name}")
+        raise ValueError(
+            f"the {heads} heads of {q_name} must be a multiple of the {heads_k} of {k_name}"
+        )
     if ndim == 4 and q.shape[0] != k.shape[0]:
-        raise ValueError(f"{k_name} must have the batch size of {q_name}, {q.shape[0]}, not {k.shape[0]}")
+        raise ValueError(
+            f"{k_name} must have the batch size of {q_name}, {q.shape[0]}, not {k.shape[0]}"
+        )
 
 
 def check_bounds(name: str, bounds: torch.Tensor, batch: int | None, device: torch.device) -> int:
@@ -81,7 +99,9 @@ def resolve_window(causal: bool, window_size: tuple[int, int]) -> tuple[int | No
     try:
         left, right = (int(size) for size in window_size)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"window_size must be two integers (left, right), not {window_size!r}") from error
+        raise TypeError(
+            f"window_size must be two integers (left, right), not {window_size!r}"
+        ) from error
     if left < -1 or right < -1:
         raise ValueError(f"window_size must hold numbers from -1 up, not {window_size!r}")
     if causal:

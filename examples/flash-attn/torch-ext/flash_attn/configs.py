@@ -1,7 +1,7 @@
 """The configuration space of the forward pass and its defaults. Standard library only.
 
-A configuration is a flat dict of keyword arguments of `attention.attention_fwd`. `implementation` names the
-kernel, and the other keys mean to it:
+A configuration is a flat dict of keyword arguments of `attention.attention_fwd`. `implementation`
+names the kernel, and the other keys mean to it:
 
 | key | "triton" | "hopper" |
 |---|---|---|
@@ -20,9 +20,12 @@ from __future__ import annotations
 from typing import Any
 
 Config = dict[str, Any]
+LARGE = 160_000  # bytes of shared memory: data-centre NVIDIA GPUs have more, the others less
 
 
-def triton_config(block_m: int, block_n: int, num_warps: int, num_stages: int, splits: int = 1) -> Config:
+def triton_config(
+    block_m: int, block_n: int, num_warps: int, num_stages: int, splits: int = 1
+) -> Config:
     return {
         "implementation": "triton",
         "block_m": block_m,
@@ -82,7 +85,7 @@ FORWARD: tuple[Config, ...] = (
         )
     ),
 )
-"""Candidates for tuning. Not all fit every head dim: what does not fit is dropped when it is tried."""
+"""Candidates for tuning. Not all fit every head dim: those are dropped when they are tried."""
 
 
 def head_block(dim: int) -> int:
@@ -91,7 +94,7 @@ def head_block(dim: int) -> int:
 
 
 def default_forward(
-    *, dim: int, rows: int, keys: int, hopper: bool, amd: bool, shared_memory: int
+    *, dim: int, rows: int, keys: int, bounded: bool, hopper: bool, amd: bool, shared_memory: int
 ) -> Config:
     """A sane configuration where no tuned one is known.
 
@@ -99,6 +102,7 @@ def default_forward(
         dim: head dimension.
         rows: query rows that share a key head (seqlen_q, times the group where it is packed).
         keys: seqlen_k.
+        bounded: rows see keys up to a diagonal only (causal attention).
         hopper: the device is sm_90 and the tensors suit its copy engine.
         amd: the device is an AMD GPU (64-thread warps, 64 KiB of shared memory on gfx942).
         shared_memory: bytes that one program may use.
@@ -107,20 +111,28 @@ def default_forward(
     if rows <= 64 and keys >= 256:
         return triton_config(16 if rows <= 16 else 64, 64, 4, 2, splits=0)
     if hopper and rows >= 128:
-        if block == 256:
-            return hopper_config(64, 2, 2, 0)
-        if block == 128:
-            return hopper_config(128, 2, 2, 1)
-        if block == 64:
-            return hopper_config(128, 2, 1, 0)
-        return triton_config(64, 64, 4, 3)
+        return _default_hopper(block, rows, bounded)
     if amd:
         return triton_config(128 if block <= 128 else 64, 64 if block <= 64 else 32, 4, 1)
+    large = shared_memory > LARGE
     if block == 256:
-        return triton_config(64, 64 if shared_memory > 160_000 else 32, 4, 2)
+        return triton_config(64, 64 if large else 32, 4, 2 if large else 1)
     if block == 128:
-        return triton_config(128, 64, 8, 3 if shared_memory > 160_000 else 2)
+        return triton_config(128, 64, 8, 3) if large else triton_config(64, 64, 4, 2)
     return triton_config(128, 64, 4, 3)
+
+
+def _default_hopper(block: int, rows: int, bounded: bool) -> Config:
+    """What won most often on an H200 (NOTES.md)."""
+    if block == 256:
+        return hopper_config(64, 2, 2, 0)
+    if block == 128:
+        if bounded:
+            return hopper_config(64, 2, 1, 0) if rows <= 1024 else hopper_config(128, 2, 2, 0)
+        return hopper_config(128, 2, 2, 1)
+    if rows >= 1024 or bounded:
+        return hopper_config(128, 2, 1, 0)
+    return triton_config(64, 64, 4, 3)
 
 
 def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config, Config]:
@@ -129,7 +141,7 @@ def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config
     if amd:
         size = 64 if block <= 64 else 32
         return _tile(size, size, 4, 1), _tile(size, size, 4, 1)
-    large = shared_memory > 160_000
+    large = shared_memory > LARGE
     if block == 256:
         if large:
             return _tile(32, 64, 8, 3), _tile(128, 32, 8, 2)
@@ -142,4 +154,9 @@ def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config
 
 
 def _tile(block_m: int, block_n: int, num_warps: int, num_stages: int) -> Config:
-    return {"block_m": block_m, "block_n": block_n, "num_warps": num_warps, "num_stages": num_stages}
+    return {
+        "block_m": block_m,
+        "block_n": block_n,
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+    }

@@ -3,7 +3,6 @@
 import triton
 import triton.language as tl
 
-
 # Sizes change from call to call: none of them may start another compilation.
 SIZES = ("p_p", "l_p", "queries", "heads", "splits")
 
@@ -15,7 +14,8 @@ def combine_kernel(
 ):  # fmt: skip
     """One (batch, head, query) row: the mean of its partial outputs, weighted by exp(log-sum-exp).
 
-    `parts` is (splits, batch, head, query, DIM) and `part_lse` (splits, batch, head, query), both float32.
+    `parts` is (splits, batch, head, query, DIM) and `part_lse` (splits, batch, head, query), both
+    float32.
     """
     row = tl.program_id(0).to(tl.int64)
     query = row % queries
@@ -23,7 +23,9 @@ def combine_kernel(
     batch = row // (queries * heads)
     index = tl.arange(0, BLOCK_SPLITS)
     dims = tl.arange(0, BLOCK_D)
-    logs = tl.load(part_lse + index.to(tl.int64) * l_p + row, mask=index < splits, other=float("-inf"))
+    logs = tl.load(
+        part_lse + index.to(tl.int64) * l_p + row, mask=index < splits, other=float("-inf")
+    )
     top = tl.max(logs, 0)
     safe = tl.where(top == float("-inf"), 0.0, top)
     weights = tl.exp(logs - safe)
@@ -34,5 +36,9 @@ def combine_kernel(
     seen = total > 0.0
     total = tl.where(seen, total, 1.0)
     acc = acc / total
-    tl.store(o + batch * o_b + query * o_s + head * o_h + dims, acc.to(o.dtype.element_ty), mask=dims < DIM)
+    tl.store(
+        o + batch * o_b + query * o_s + head * o_h + dims,
+        acc.to(o.dtype.element_ty),
+        mask=dims < DIM,
+    )
     tl.store(lse + row, tl.where(seen, safe + tl.log(total), float("-inf")))

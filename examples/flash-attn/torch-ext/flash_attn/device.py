@@ -20,14 +20,11 @@ class Facts:
     shared_memory: int
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _facts(index: int) -> Facts:
     properties = torch.cuda.get_device_properties(index)
     amd = torch.version.hip is not None
-    if amd:
-        shared = 65_536
-    else:
-        shared = getattr(properties, "shared_memory_per_block_optin", 101_376)
+    shared = 65_536 if amd else getattr(properties, "shared_memory_per_block_optin", 101_376)
     return Facts(
         hopper=not amd and (properties.major, properties.minor) == (9, 0),
         amd=amd,
@@ -37,7 +34,7 @@ def _facts(index: int) -> Facts:
 
 
 def facts(tensor: torch.Tensor) -> Facts:
-    """Facts of the tensor's device; of a small stand-in for the CPU, where Triton's interpreter runs."""
+    """Facts of the tensor's device; of a small stand-in for the CPU (Triton's interpreter)."""
     if tensor.device.type != "cuda":
         return Facts(hopper=False, amd=False, processors=4, shared_memory=INTERPRETED_SHARED_MEMORY)
     return _facts(tensor.device.index)

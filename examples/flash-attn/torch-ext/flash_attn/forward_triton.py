@@ -1,9 +1,9 @@
 """Attention forward in Triton: every target, every option. Also the partial pass of decoding.
 
-A program owns BLOCK_M query rows of one head and walks over the keys they may see. PACKED programs own the
-query rows of a whole group of heads that share one key head, so that a decode step with one query still fills
-a tile and reads its keys once. SPLIT programs see only their share of the keys and write float32 partial
-results, which `decode.combine_kernel` joins.
+A program owns BLOCK_M query rows of one head and walks over the keys they may see. PACKED programs
+own the query rows of a whole group of heads that share one key head, so that a decode step with one
+query still fills a tile and reads its keys once. SPLIT programs see only their share of the keys
+and write float32 partial results, which `decode.combine_kernel` joins.
 """
 
 import triton
@@ -15,10 +15,11 @@ def key_ranges(
     begin, end, first, last, keys, offset, left, right,
     BLOCK_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
 ):  # fmt: skip
-    """Bounds (low, free_low, free_high, high) of the keys in [begin, end) that rows [first, last) may see.
+    """Bounds (low, free_low, free_high, high) of the keys in [begin, end) that rows [first, last)
+    may see.
 
-    Row i sees keys from i + offset - left to i + offset + right. All rows see all of [free_low, free_high);
-    the rest needs a mask. The inner three are multiples of BLOCK_N counted from 0.
+    Row i sees keys from i + offset - left to i + offset + right. All rows see all of [free_low,
+    free_high); the rest needs a mask. The inner three are multiples of BLOCK_N counted from 0.
     """
     low = begin
     high = tl.minimum(end, keys)
@@ -31,7 +32,9 @@ def key_ranges(
         )
     if LEFT:
         low = tl.maximum(low, tl.maximum(first + offset - left, 0) // BLOCK_N * BLOCK_N)
-        free_low = tl.maximum(low, tl.cdiv(tl.maximum(last - 1 + offset - left, 0), BLOCK_N) * BLOCK_N)
+        free_low = tl.maximum(
+            low, tl.cdiv(tl.maximum(last - 1 + offset - left, 0), BLOCK_N) * BLOCK_N
+        )
     free_high = tl.maximum(free_high, low)
     free_low = tl.minimum(free_low, free_high)
     return low, free_low, free_high, high
@@ -66,9 +69,11 @@ def visible(rows, cols, keys, offset, left, right, LEFT: tl.constexpr, RIGHT: tl
 @triton.jit
 def attend(
     acc, top, total, q, k, v, low, high, rows, stride_k, stride_v, keys, offset, left, right, scale,
-    DIM: tl.constexpr, BLOCK_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASKED: tl.constexpr,
+    DIM: tl.constexpr, BLOCK_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Online softmax over the keys [low, high): returns the new (accumulator, row maxima, row sums)."""
+    """Online softmax over the keys [low, high): returns the new (accumulator, row maxima, row
+    sums)."""
     cols = tl.arange(0, BLOCK_N)
     dims = tl.arange(0, q.shape[1])
     for start in range(low, high, BLOCK_N):
@@ -96,7 +101,8 @@ def attend(
 
 # Sizes change from call to call: none of them may start another compilation.
 SIZES = (
-    "queries", "keys", "heads", "group", "tiles_m", "splits", "per_split", "left", "right", "lse_p", "lse_b", "lse_h",
+    "queries", "keys", "heads", "group", "tiles_m", "splits", "per_split", "left", "right", "lse_p",
+    "lse_b", "lse_h",
 )  # fmt: skip
 
 
@@ -109,11 +115,13 @@ def forward_kernel(
     LEFT: tl.constexpr, RIGHT: tl.constexpr, VARLEN: tl.constexpr, PACKED: tl.constexpr,
     SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Attention of strided (batch, seq, head, dim) tensors; see `attention.attention_forward` for the host side.
+    """Attention of strided (batch, seq, head, dim) tensors; see `attention.attention_forward` for
+    the host side.
 
-    `heads` counts the key heads when PACKED, else the query heads. `scale` is softmax_scale * log2(e). With
-    VARLEN, sequences lie one after the other and `cu_q`, `cu_k` (int32, batch + 1) hold their bounds. `o_p`
-    and `lse_p` are the strides between the partial results of two splits. `lse` is float32, rows adjacent.
+    `heads` counts the key heads when PACKED, else the query heads. `scale` is softmax_scale *
+    log2(e). With VARLEN, sequences lie one after the other and `cu_q`, `cu_k` (int32, batch + 1)
+    hold their bounds. `o_p` and `lse_p` are the strides between the partial results of two splits.
+    `lse` is float32, rows adjacent.
     """
     pid = tl.program_id(0)
     tile = pid % tiles_m
@@ -180,17 +188,17 @@ def forward_kernel(
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     if LEFT:
         acc, top, total = attend(
-            acc, top, total, q_block, k, v, low, free_low, rows, k_s, v_s, keys, offset, left, right, scale,
-            DIM, BLOCK_N, LEFT, RIGHT, True,
+            acc, top, total, q_block, k, v, low, free_low, rows, k_s, v_s, keys, offset, left,
+            right, scale, DIM, BLOCK_N, LEFT, RIGHT, True,
         )  # fmt: skip
         top = tl.where(top == float("-inf"), -1e30, top)  # so that the unmasked loop needs no guard
     acc, top, total = attend(
-        acc, top, total, q_block, k, v, free_low, free_high, rows, k_s, v_s, keys, offset, left, right, scale,
-        DIM, BLOCK_N, LEFT, RIGHT, False,
+        acc, top, total, q_block, k, v, free_low, free_high, rows, k_s, v_s, keys, offset, left,
+        right, scale, DIM, BLOCK_N, LEFT, RIGHT, False,
     )  # fmt: skip
     acc, top, total = attend(
-        acc, top, total, q_block, k, v, free_high, high, rows, k_s, v_s, keys, offset, left, right, scale,
-        DIM, BLOCK_N, LEFT, RIGHT, True,
+        acc, top, total, q_block, k, v, free_high, high, rows, k_s, v_s, keys, offset, left, right,
+        scale, DIM, BLOCK_N, LEFT, RIGHT, True,
     )  # fmt: skip
 
     # A row that saw no key keeps total == 0: its output is 0 and its log-sum-exp -inf.

@@ -40,14 +40,17 @@ def attention_bwd(
     dkdv: configs.Config | None = None,
     dq: configs.Config | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients (dq, dk, dv) of `attention_fwd`, or of `attention_varlen_fwd` where cu_seqlens are given.
+    """Gradients (dq, dk, dv) of `attention_fwd`, or of `attention_varlen_fwd` where cu_seqlens are
+    given.
 
     Args:
         do: gradient of the output, last dimension adjacent.
         out, lse: what the forward pass returned.
-        dkdv, dq: block_m, block_n, num_warps, num_stages of the two kernels; None takes the defaults.
+        dkdv, dq: block_m, block_n, num_warps, num_stages of the two kernels; None takes the
+            defaults.
 
-    The result is bit-equal from run to run. The memory beyond the results is 4 bytes per row and head.
+    The result is bit-equal from run to run. The memory beyond the results is 4 bytes per row and
+    head.
     """
     varlen = cu_seqlens_q is not None
     batch = cu_seqlens_q.numel() - 1 if cu_seqlens_q is not None else q.shape[0]
@@ -71,14 +74,14 @@ def attention_bwd(
 
     tiles = triton.cdiv(queries, DELTA_ROWS)
     delta_kernel[(tiles * heads * batch,)](
-        out, do, delta, cu_seqlens_q, *_strides(out, varlen), *strides[3], l_b, l_h, queries, heads, tiles,
-        BLOCK_M=DELTA_ROWS, **common,
+        out, do, delta, cu_seqlens_q, *_strides(out, varlen), *strides[3], l_b, l_h, queries, heads,
+        tiles, BLOCK_M=DELTA_ROWS, **common,
     )  # fmt: skip
     tiles = triton.cdiv(keys, first["block_n"])
     dkdv_kernel[(tiles * heads_k * batch,)](
         q, k, v, do, lse, delta, grads[1], grads[2], cu_seqlens_q, cu_seqlens_k,
-        *(s for group in strides for s in group), *_strides(grads[1], varlen), *_strides(grads[2], varlen),
-        l_b, l_h, queries, keys, heads_k, heads // heads_k, tiles, *bounds,
+        *(s for group in strides for s in group), *_strides(grads[1], varlen), *_strides(grads[2],
+        varlen), l_b, l_h, queries, keys, heads_k, heads // heads_k, tiles, *bounds,
         BLOCK_M=first["block_m"], BLOCK_N=first["block_n"], num_warps=first["num_warps"],
         num_stages=first["num_stages"], **common, **masks,
     )  # fmt: skip

@@ -19,7 +19,7 @@ def _attend(
     left: int | None,
     right: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Through the op where something must see it (compilation, gradients, tensor subclasses), else directly."""
+    """Through the op for compilation, gradients and tensor subclasses, else directly."""
     q, k, v = _adjacent(q), _adjacent(k), _adjacent(v)
     plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
     gradients = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
@@ -44,16 +44,20 @@ def flash_attn_func(
     """softmax(q @ k^T * softmax_scale) @ v, one head at a time.
 
     Args:
-        q: (batch, seqlen_q, heads, dim), float16 or bfloat16; dim a multiple of 8 from 16 to 256. Any strides.
-        k, v: (batch, seqlen_k, heads_k, dim); heads a multiple of heads_k (grouped-query attention).
+        q: (batch, seqlen_q, heads, dim), float16 or bfloat16; dim a multiple of 8 from 16 to 256.
+            Any strides.
+        k, v: (batch, seqlen_k, heads_k, dim); heads a multiple of heads_k (grouped-query
+            attention).
         dropout_p: only 0.0.
         softmax_scale: factor of the scores, 1/sqrt(dim) where None.
-        causal: row i sees keys up to i + seqlen_k - seqlen_q (the mask's corner is at the bottom right).
-        window_size: (left, right) keys that row i sees beside i + seqlen_k - seqlen_q; -1 is no bound.
+        causal: row i sees keys up to i + seqlen_k - seqlen_q (the mask's corner is at the bottom
+            right).
+        window_size: (left, right) keys that row i sees beside i + seqlen_k - seqlen_q; -1 is no
+            bound.
         softcap: only 0.0. alibi_slopes: only None.
         deterministic: accepted; the backward pass is always bit-equal from run to run.
-        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, without
-            a gradient, and None where flash-attn has the dropout mask.
+        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q)
+            float32, without a gradient, and None where flash-attn has the dropout mask.
 
     Returns:
         (batch, seqlen_q, heads, dim), laid out like q; 0 for rows that see no key.
@@ -92,7 +96,8 @@ def flash_attn_varlen_func(
 
     Args:
         q: (total_q, heads, dim); k, v: (total_k, heads_k, dim).
-        cu_seqlens_q, cu_seqlens_k: (batch + 1,) int32 bounds of the sequences, rising from 0 to the total.
+        cu_seqlens_q, cu_seqlens_k: (batch + 1,) int32 bounds of the sequences, rising from 0 to the
+            total.
         max_seqlen_q, max_seqlen_k: no sequence is longer; they may be larger than the longest.
         block_table: only None (no paged cache).
         The others: as `flash_attn_func`.
@@ -136,7 +141,8 @@ def scaled_dot_product_attention(
     """torch.nn.functional.scaled_dot_product_attention's arguments and layout, without a copy.
 
     Args:
-        query: (batch, heads, seqlen_q, dim); key, value: (batch, heads_k, seqlen_k, dim). Any strides.
+        query: (batch, heads, seqlen_q, dim); key, value: (batch, heads_k, seqlen_k, dim). Any
+            strides.
         attn_mask: only None. dropout_p: only 0.0.
         is_causal: row i sees keys up to i (the mask's corner is at the top left, as in PyTorch).
         enable_gqa: needed where heads and heads_k differ.
@@ -148,7 +154,8 @@ def scaled_dot_product_attention(
     checks.check_tensors(query, key, value, "query key value", 4, 1)
     if query.shape[1] != key.shape[1] and not enable_gqa:
         raise ValueError(
-            f"key has {key.shape[1]} heads and query {query.shape[1]}: pass enable_gqa=True to share them"
+            f"key has {key.shape[1]} heads and query {query.shape[1]}:"
+            " pass enable_gqa=True to share them"
         )
     resolved = checks.resolve_scale(scale, query.shape[-1], "scale")
     right = query.shape[2] - key.shape[2] if is_causal else None

@@ -1,4 +1,5 @@
-"""The custom ops, so that torch.compile, fake tensors and autograd see attention as one step each way."""
+"""The custom ops, so that torch.compile, fake tensors and autograd see attention as one step each
+way."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .device import facts
 
 
 def _adjacent(tensor: torch.Tensor) -> torch.Tensor:
-    """Gradients arrive in any layout, expanded ones too: the kernels want the last dimension adjacent."""
+    """Gradients arrive in any layout: the kernels want the last dimension adjacent."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
@@ -43,7 +44,13 @@ def run_varlen_forward(
     """`attention.attention_varlen_fwd` with the default configuration."""
     device = facts(q)
     config = configs.default_forward(
-        dim=q.shape[2], rows=128, keys=128, hopper=False, amd=device.amd, shared_memory=device.shared_memory
+        dim=q.shape[2],
+        rows=128,
+        keys=128,
+        bounded=right is not None,
+        hopper=False,
+        amd=device.amd,
+        shared_memory=device.shared_memory,
     )
     sizes = {key: config[key] for key in ("block_m", "block_n", "num_warps", "num_stages")}
     return attention.attention_varlen_fwd(
