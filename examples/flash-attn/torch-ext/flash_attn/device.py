@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 
@@ -38,3 +39,10 @@ def facts(tensor: torch.Tensor) -> Facts:
     if tensor.device.type != "cuda":
         return Facts(hopper=False, amd=False, processors=4, shared_memory=INTERPRETED_SHARED_MEMORY)
     return _facts(tensor.device.index)
+
+
+def current(tensor: torch.Tensor) -> contextlib.AbstractContextManager[object]:
+    """Makes the tensor's device the current one: Triton launches on the current device."""
+    if tensor.device.type != "cuda":
+        return contextlib.nullcontext()
+    return torch.cuda.device(tensor.device)

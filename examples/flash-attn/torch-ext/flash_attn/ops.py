@@ -9,7 +9,7 @@ import torch
 
 from . import attention, configs, gradient
 from ._ops import add_op_namespace_prefix
-from .device import facts
+from .device import current, facts
 
 
 def _adjacent(tensor: torch.Tensor) -> torch.Tensor:
@@ -27,7 +27,8 @@ def run_forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`attention.attention_fwd` with the configuration for these arguments."""
     config = attention.choose(q, k, v, left, right)
-    return attention.attention_fwd(q, k, v, softmax_scale, left, right, **config)
+    with current(q):
+        return attention.attention_fwd(q, k, v, softmax_scale, left, right, **config)
 
 
 def run_varlen_forward(
@@ -53,9 +54,10 @@ def run_varlen_forward(
         shared_memory=device.shared_memory,
     )
     sizes = {key: config[key] for key in ("block_m", "block_n", "num_warps", "num_stages")}
-    return attention.attention_varlen_fwd(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, softmax_scale, left, right, **sizes
-    )
+    with current(q):
+        return attention.attention_varlen_fwd(
+            q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, softmax_scale, left, right, **sizes
+        )
 
 
 @torch.library.custom_op(add_op_namespace_prefix("forward"), mutates_args=())
@@ -90,7 +92,8 @@ def backward(
     left: int | None,
     right: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return gradient.attention_bwd(_adjacent(do), q, k, v, out, lse, softmax_scale, left, right)
+    with current(q):
+        return gradient.attention_bwd(_adjacent(do), q, k, v, out, lse, softmax_scale, left, right)
 
 
 @torch.library.register_fake(add_op_namespace_prefix("backward"))
@@ -162,21 +165,22 @@ def varlen_backward(
     left: int | None,
     right: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return gradient.attention_bwd(
-        _adjacent(do),
-        q,
-        k,
-        v,
-        out,
-        lse,
-        softmax_scale,
-        left,
-        right,
-        cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
-        max_seqlen_q=max_seqlen_q,
-        max_seqlen_k=max_seqlen_k,
-    )
+    with current(q):
+        return gradient.attention_bwd(
+            _adjacent(do),
+            q,
+            k,
+            v,
+            out,
+            lse,
+            softmax_scale,
+            left,
+            right,
+            cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_k=cu_seqlens_k,
+            max_seqlen_q=max_seqlen_q,
+            max_seqlen_k=max_seqlen_k,
+        )
 
 
 @torch.library.register_fake(add_op_namespace_prefix("varlen_backward"))
