@@ -21,7 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from .hopper_schedule import ROWS, produce, tile, tile_count
+from .hopper_schedule import ROWS, produce, store_block, tile, tile_count
 from .hopper_softmax import first_softmax, masked, next_softmax, rescale
 
 FIRST = gl.constexpr(0)
@@ -120,7 +120,7 @@ def _write(
         tma.store_wait(0)
         staged.reshape([ROWS, BLOCK_D]).store(o)
         fence_async_shared()
-        tma.async_copy_shared_to_global(o_desc, [batch, head, row, 0], staged)
+        store_block(o_desc, [batch, head, row, 0], staged)
     else:
         rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
         cols = gl.arange(0, BLOCK_D, layout=gl.SliceLayout(0, LAYOUT))

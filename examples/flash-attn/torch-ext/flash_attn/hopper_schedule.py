@@ -4,6 +4,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
+# Triton 3.9 has other names for them.
+load_block = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+store_block = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 ROWS = gl.constexpr(64)  # query rows of a consumer: one wgmma is 64 rows tall
 
 
@@ -65,7 +68,7 @@ def load_q(
     for c in gl.static_range(CONSUMERS):
         place = (turn % Q_STAGES) * CONSUMERS + c
         mbarrier.expect(q_full.index(place), q_desc.block_type.nbytes)
-        tma.async_copy_global_to_shared(
+        load_block(
             q_desc, [batch, head, row + c * ROWS, 0], q_full.index(place), q_smem.index(place)
         )
 
@@ -91,18 +94,14 @@ def produce(
             phase = ((step // STAGES) & 1) ^ 1
             mbarrier.wait(k_empty.index(slot), phase)
             mbarrier.expect(k_full.index(slot), k_desc.block_type.nbytes)
-            tma.async_copy_global_to_shared(
-                k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot)
-            )
+            load_block(k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot))
             if (j == 0) & ((turn == 0) | (Q_STAGES == 1)):
                 load_q(
                     turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, STAGES, CONSUMERS
                 )
             mbarrier.wait(v_empty.index(slot), phase)
             mbarrier.expect(v_full.index(slot), v_desc.block_type.nbytes)
-            tma.async_copy_global_to_shared(
-                v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot)
-            )
+            load_block(v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot))
             if Q_STAGES == 2:  # noqa: SIM102, a constant and a run-time value
                 if (j == 0) & (turn + 1 < count):
                     batch_next, head_next, row_next, _ = tile(
