@@ -144,7 +144,7 @@ def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config
     large = shared_memory > LARGE
     if block == 256:
         if shared_memory > 200_000:
-            return _tile(32, 64, 8, 3), _tile(128, 32, 8, 2)
+            return _tile(32, 32, 4, 3), _tile(128, 32, 8, 2)
         if large:
             return _tile(32, 64, 8, 2), _tile(64, 32, 4, 2)
         return _tile(32, 32, 4, 1), _tile(32, 32, 4, 1)
