@@ -1,0 +1,205 @@
+"""The forward pass on the host: one function over all implementations and their block sizes."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+
+from . import configs
+from .decode import combine_kernel
+from .device import facts
+from .forward_triton import forward_kernel
+
+LOG2E = math.log2(math.e)
+
+
+def suits_copy_engine(tensor: torch.Tensor) -> bool:
+    """Whether TMA can read a (batch, seq, head, dim) tensor: 16-byte aligned, nothing empty."""
+    unit = 16 // tensor.element_size()
+    for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True):
+        if size == 0 or (size > 1 and (stride <= 0 or stride % unit)):
+            return False
+    return tensor.data_ptr() % 16 == 0
+
+
+def hopper_can(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None) -> bool:
+    """Whether the sm_90 kernel takes these arguments: no left bound, tensors that TMA can read."""
+    return (
+        left is None
+        and facts(q).hopper
+        and suits_copy_engine(q)
+        and suits_copy_engine(k)
+        and suits_copy_engine(v)
+    )
+
+
+def choose(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None, right: int | None
+) -> configs.Config:
+    """The default configuration for these arguments on their device."""
+    device = facts(q)
+    rows = q.shape[1]
+    if rows <= 16:
+        rows *= q.shape[2] // k.shape[2]
+    return configs.default_forward(
+        dim=q.shape[3],
+        rows=rows,
+        keys=k.shape[1],
+        bounded=right is not None,
+        hopper=hopper_can(q, k, v, left),
+        amd=device.amd,
+        shared_memory=device.shared_memory,
+    )
+
+
+def attention_fwd(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    softmax_scale: float,
+    left: int | None = None,
+    right: int | None = None,
+    *,
+    implementation: str = "triton",
+    block_m: int = 128,
+    block_n: int = 64,
+    num_warps: int = 8,
+    num_stages: int = 2,
+    consumers: int = 2,
+    turns: int = 1,
+    persistent: bool = True,
+    splits: int = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of whole sequences.
+
+    Args:
+        q: (batch, seqlen_q, heads, dim), float16 or bfloat16, last dimension adjacent.
+        k, v: (batch, seqlen_k, heads_k, dim); heads is a multiple of heads_k.
+        softmax_scale: factor of the scores, above 0.
+        left, right: row i sees keys i + seqlen_k - seqlen_q - left to i + seqlen_k - seqlen_q +
+            right; None is no bound. Causal attention is (None, 0).
+        implementation and the rest: see `configs`.
+
+    Returns:
+        The output, laid out like q, and the natural log-sum-exp of the scaled scores, (batch,
+        heads, seqlen_q) float32; 0 and -inf for rows that see no key.
+    """
+    batch, queries, heads, dim = q.shape
+    out = torch.empty_like(q)
+    lse = torch.empty((batch, heads, queries), dtype=torch.float32, device=q.device)
+    if out.numel() == 0:
+        return out, lse
+    if k.shape[1] == 0:
+        return out.zero_(), lse.fill_(-math.inf)
+    if implementation == "hopper":
+        from .hopper import launch  # Gluon exists on some targets only
+
+        launch(
+            q, k, v, out, lse, softmax_scale, right,
+            block_n=block_n, stages=num_stages, consumers=consumers, turns=turns,
+            persistent=persistent,
+        )  # fmt: skip
+        return out, lse
+    packed = queries <= 16 and heads != k.shape[2]
+    rows, walkers = (queries * heads // k.shape[2], k.shape[2]) if packed else (queries, heads)
+    tiles = triton.cdiv(rows, block_m)
+    share = k.shape[1]
+    if splits != 1:
+        splits, share = split_keys(
+            k.shape[1], block_n, splits, tiles * walkers * batch, facts(q).processors
+        )
+    target, target_lse = out, lse
+    if splits > 1:
+        target = torch.empty(
+            (splits, batch, heads, queries, dim), dtype=torch.float32, device=q.device
+        )
+        target_lse = torch.empty((splits, *lse.shape), dtype=torch.float32, device=q.device)
+        o_p, o_b, o_h, o_s, _ = target.stride()
+    else:
+        o_p = 0
+        o_b, o_s, o_h, _ = out.stride()
+    forward_kernel[(tiles * splits * walkers * batch,)](
+        q, k, v, target, target_lse, None, None,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], o_p, o_b, o_s, o_h,
+        lse.numel(), heads * queries, queries,
+        queries, k.shape[1], walkers, heads // k.shape[2], tiles, splits, share,
+        left or 0, right or 0, softmax_scale * LOG2E,
+        DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_M=block_m, BLOCK_N=block_n,
+        LEFT=left is not None, RIGHT=right is not None, VARLEN=False, PACKED=packed,
+        SPLIT=splits > 1,
+        num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    if splits > 1:
+        combine(target, target_lse, out, lse)
+    return out, lse
+
+
+def split_keys(
+    keys: int, block_n: int, splits: int, programs: int, processors: int
+) -> tuple[int, int]:
+    """(number of shares, keys of a share): `splits`, or for 0 what fills the device twice."""
+    blocks = triton.cdiv(keys, block_n)
+    if splits == 0:
+        splits = max(1, min(2 * processors // programs, blocks // 2, 64))
+    share = triton.cdiv(blocks, splits) * block_n
+    return triton.cdiv(keys, share), share
+
+
+def combine(
+    parts: torch.Tensor, part_lse: torch.Tensor, out: torch.Tensor, lse: torch.Tensor
+) -> None:
+    """Joins (splits, batch, heads, queries, dim) partial results into `out` and `lse`."""
+    splits, batch, heads, queries, dim = parts.shape
+    o_b, o_s, o_h, _ = out.stride()
+    combine_kernel[(batch * heads * queries,)](
+        parts, part_lse, out, lse, o_b, o_s, o_h, parts.stride(0), dim, lse.numel(),
+        queries, heads, splits,
+        DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_SPLITS=triton.next_power_of_2(splits),
+        num_warps=1 if dim <= 128 else 2,
+    )  # fmt: skip
+
+
+def attention_varlen_fwd(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    softmax_scale: float,
+    left: int | None = None,
+    right: int | None = None,
+    *,
+    block_m: int = 128,
+    block_n: int = 64,
+    num_warps: int = 8,
+    num_stages: int = 2,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of sequences that lie one after the other.
+
+    Args:
+        q: (total_q, heads, dim); k, v: (total_k, heads_k, dim).
+        cu_seqlens_q, cu_seqlens_k: int32, (batch + 1), bounds of the sequences, from 0 up.
+        max_seqlen_q: no sequence has more queries.
+
+    Returns:
+        The output, laid out like q, and the log-sum-exp, (heads, total_q) float32.
+    """
+    total, heads, dim = q.shape
+    batch = cu_seqlens_q.numel() - 1
+    out = torch.empty_like(q)
+    lse = torch.empty((heads, total), dtype=torch.float32, device=q.device)
+    tiles = triton.cdiv(max_seqlen_q, block_m)
+    if out.numel() == 0 or tiles == 0 or batch == 0:
+        return out, lse
+    forward_kernel[(tiles * heads * batch,)](
+        q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
+        0, *q.stride()[:2], 0, *k.stride()[:2], 0, *v.stride()[:2], 0, 0, *out.stride()[:2], 0, 0,
+        total, 0, 0, heads, heads // k.shape[1], tiles, 1, 0, left or 0, right or 0, softmax_scale *
+        LOG2E, DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_M=block_m, BLOCK_N=block_n,
+        LEFT=left is not None, RIGHT=right is not None, VARLEN=True, PACKED=False, SPLIT=False,
+        num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return out, lse

@@ -1,0 +1,114 @@
+"""Which tiles a program computes, and the warp that fetches their Q, K and V (sm_90)."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+
+# Triton 3.9 has other names for them.
+load_block = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+store_block = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+ROWS = gl.constexpr(64)  # query rows of a consumer: one wgmma is 64 rows tall
+
+
+@gluon.jit
+def tile_count(tiles, RIGHT: gl.constexpr):
+    """How many tiles this program computes."""
+    PAIR: gl.constexpr = 2 if RIGHT else 1
+    mine = gl.cdiv(tiles // PAIR - gl.program_id(0), gl.num_programs(0))
+    return mine * PAIR
+
+
+@gluon.jit
+def tile(turn, sizes, HEIGHT: gl.constexpr, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr):
+    """The program's tile number `turn`: (batch, head, first row, blocks of keys, at least 1).
+
+    The rows of one head are neighbours, in time too, so that they share K and V in L2. With a
+    diagonal a program takes them in pairs, the longest with the shortest, which makes all pairs of
+    a head equally long; `tiles_m` is even then, and a last tile past the end costs one block.
+    """
+    queries, keys, heads, _group, tiles_m, _tiles, right = sizes
+    if RIGHT:
+        number = (turn // 2) * gl.num_programs(0) + gl.program_id(0)
+        half = tiles_m // 2
+        place = number % half
+        row = gl.where(turn % 2 == 0, tiles_m - 1 - place, place) * HEIGHT
+        pair = number // half
+        end = gl.minimum(keys, row + HEIGHT + keys - queries + right)
+        end = gl.where(row < queries, end, 0)
+    else:
+        number = turn * gl.num_programs(0) + gl.program_id(0)
+        row = (number % tiles_m) * HEIGHT
+        pair = number // tiles_m
+        end = keys
+    return pair // heads, pair % heads, row, gl.maximum(gl.cdiv(end, BLOCK_N), 1)
+
+
+@gluon.jit
+def load_q(
+    turn,
+    step,
+    q_desc,
+    q_smem,
+    q_full,
+    k_empty,
+    batch,
+    head,
+    row,
+    STAGES: gl.constexpr,
+    CONSUMERS: gl.constexpr,
+):
+    """Starts the copy of Q of tile number `turn`; K block number `step` is the first of its tile.
+
+    The buffer was last read with the last K block of an earlier tile: when that is free, so is the
+    buffer.
+    """
+    Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
+    last = step - 1
+    mbarrier.wait(k_empty.index(last % STAGES), (last // STAGES) & 1, pred=step > 0)
+    for c in gl.static_range(CONSUMERS):
+        place = (turn % Q_STAGES) * CONSUMERS + c
+        mbarrier.expect(q_full.index(place), q_desc.block_type.nbytes)
+        load_block(
+            q_desc, [batch, head, row + c * ROWS, 0], q_full.index(place), q_smem.index(place)
+        )
+
+
+@gluon.jit
+def produce(
+    descs, buffers, barriers, sizes,
+    BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
+):  # fmt: skip
+    q_desc, k_desc, v_desc, _o_desc = descs
+    q_smem, k_smem, v_smem, _o_smem = buffers
+    q_full, k_full, k_empty, v_full, v_empty, _turns = barriers
+    _queries, _keys, _heads, group, _tiles_m, tiles, _right = sizes
+    Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
+    count = tile_count(tiles, RIGHT)
+    step = 0
+    for turn in range(count):
+        batch, head, row, blocks = tile(turn, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
+        head_k = head // group
+        for j in range(blocks):
+            first = (blocks - 1 - j) * BLOCK_N
+            slot = step % STAGES
+            phase = ((step // STAGES) & 1) ^ 1
+            mbarrier.wait(k_empty.index(slot), phase)
+            mbarrier.expect(k_full.index(slot), k_desc.block_type.nbytes)
+            load_block(k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot))
+            if (j == 0) & ((turn == 0) | (Q_STAGES == 1)):
+                load_q(
+                    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, STAGES, CONSUMERS
+                )
+            mbarrier.wait(v_empty.index(slot), phase)
+            mbarrier.expect(v_full.index(slot), v_desc.block_type.nbytes)
+            load_block(v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot))
+            if Q_STAGES == 2:  # noqa: SIM102, a constant and a run-time value
+                if (j == 0) & (turn + 1 < count):
+                    batch_next, head_next, row_next, _ = tile(
+                        turn + 1, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT
+                    )
+                    load_q(
+                        turn + 1, step, q_desc, q_smem, q_full, k_empty, batch_next, head_next,
+                        row_next, STAGES, CONSUMERS,
+                    )  # fmt: skip
+            step += 1
