@@ -11,8 +11,9 @@ import time
 from benchmarks.subjects import NAMES, subject
 from kernel_builder.cli_progress import reporting
 from kernel_builder.tuning import machine
-from kernel_builder.tuning.engine import MeasureOptions
+from kernel_builder.tuning.account import account
 from kernel_builder.tuning.measure import MeasureRequest, measure
+from kernel_builder.tuning.plan import MeasureOptions
 
 
 def main() -> None:
@@ -27,16 +28,14 @@ def main() -> None:
         allow_unstable=True,  # the samples are kept; the fit knows their errors
         options=MeasureOptions(budget=options.budget),
     )
-    start = time.perf_counter()
+    started = time.monotonic()
     runners = machine.device_runners(chosen.site, options.gpus, "warm")
     with machine.running(runners), reporting() as reporter:
-        measured, progress = measure(runners, chosen.measurements, request, reporter)
+        measured, progress = measure(
+            runners, chosen.measurements, request, reporter, started=started
+        )
     names = ", ".join(item.context.kernel for item in measured)
-    print(
-        f"{options.subject}: {names}: {progress.measured} results in "
-        f"{time.perf_counter() - start:.0f} s, {progress.reused} were known, "
-        f"{'finished' if progress.finished else 'not finished'}"
-    )
+    print(f"{options.subject}: {names}: {account(progress, measured)}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Wall time to tune some shapes: `kernel-builder tune` against `triton.autotune`, same run.
 
-    python -m benchmarks.tuning_time [--subject rms-norm] [--cases 6] [--json [FILE]]
+    python -m benchmarks.tuning_time [--subject rms-norm] [--cases 4] [--limit 120] [--json [FILE]]
 
 Both get the same cases, the same configurations and an empty Triton cache, each in a process of
-its own, started here and timed to its end. Then, on our measurements, what each chose per launch
-is compared: the last figure is the geometric mean of (time of our tree's choice / time of
-triton.autotune's choice). Needs a GPU.
+its own, started here and timed to its end. A side that is not done after --limit seconds is ended:
+if it is triton.autotune, the ratio is then a lower bound, and says so. On our measurements, what
+each chose per launch is compared: the last figure is the geometric mean of (time of our tree's
+choice / time of triton.autotune's choice), over the cases that triton.autotune got to. The file is
+written anew as each side ends. Needs a GPU.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks._figures import Figure, environment, report
 from benchmarks.subjects import NAMES, subject
 from kernel_builder.tuning import machine
+from kernel_builder.tuning.account import account
 from kernel_builder.tuning.build import build_tree, newest_context
 from kernel_builder.tuning.collect import OpenSite, one_thread
 from kernel_builder.tuning.evaluate import chooser
@@ -67,19 +71,21 @@ def narrowed(path: Path, count: int, folder: Path) -> Path:
 
 
 def tune_ours(name: str, workloads: Path, folder: Path) -> None:
-    """Measure and build, as the command does."""
+    """Measure and build, as the command does; says on standard error where the time went."""
+    started = time.monotonic()
     chosen = subject(name)
     site = replace(chosen.site, workloads=str(workloads))
     request = MeasureRequest(kernels=chosen.kernels, allow_unstable=True)
     with machine.running(machine.device_runners(site, 1, "warm")) as runners:
-        measured, _ = measure(runners, folder, request)
+        measured, progress = measure(runners, folder, request, started=started)
+    print(account(progress, measured), file=sys.stderr, flush=True)
     for item in measured:
         found = Measurements.read(item.path)
         build_tree(found, item.context, FitOptions())
 
 
-def tune_theirs(name: str, workloads: Path) -> dict[str, Any]:
-    """Call every case and let triton.autotune benchmark; returns its choices by case and kernel."""
+def tune_theirs(name: str, workloads: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Call every case and let triton.autotune benchmark; gives its choices by kernel as it goes."""
     import torch
     from triton.runtime.autotuner import Autotuner
 
@@ -94,34 +100,50 @@ def tune_theirs(name: str, workloads: Path) -> dict[str, Any]:
                 value = value.fn
             if isinstance(value, Autotuner):
                 autotuners[value.base_fn.__name__] = value
-    choices: dict[str, dict[str, Any]] = {}
     for case_name, workload, case in site.workloads:
         args, kwargs = workload.arguments(case, "cuda:0")
         before = {kernel: len(a.cache) for kernel, a in autotuners.items()}
         with one_thread():
             workload.call(*args, **kwargs)
         torch.cuda.synchronize()
-        choices[case_name] = {
-            kernel: dict(autotuner.best_config.all_kwargs())
-            for kernel, autotuner in autotuners.items()
-            if len(autotuner.cache) > before[kernel]
-        }
-    return choices
+        yield (
+            case_name,
+            {
+                kernel: dict(autotuner.best_config.all_kwargs())
+                for kernel, autotuner in autotuners.items()
+                if len(autotuner.cache) > before[kernel]
+            },
+        )
 
 
-def timed(*arguments: str, limit: float) -> tuple[float, str]:
-    """Seconds and output of a part of this script, with an empty Triton cache."""
-    with tempfile.TemporaryDirectory() as cache:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side's run: seconds, standard output, and whether it came to its end."""
+
+    seconds: float
+    output: str
+    finished: bool
+
+
+def timed(*arguments: str, limit: float) -> Side:
+    """A part of this script, run with an empty Triton cache."""
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryFile("w+") as output:
         start = time.perf_counter()
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.tuning_time", *arguments],
             env={**os.environ, "TRITON_CACHE_DIR": cache},
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=limit,
-            check=True,
+            stdout=output,
         )
-        return time.perf_counter() - start, done.stdout
+        try:
+            finished = process.wait(timeout=limit) == 0
+        except subprocess.TimeoutExpired:
+            finished = False
+        finally:
+            seconds = time.perf_counter() - start
+            process.kill()
+            process.wait()
+        output.seek(0)
+        return Side(seconds=seconds, output=output.read(), finished=finished)
 
 
 def quality(folder: Path, choices: dict[str, dict[str, Any]]) -> tuple[list[float], list[float]]:
@@ -134,7 +156,7 @@ def quality(folder: Path, choices: dict[str, dict[str, Any]]) -> tuple[list[floa
         tree = build_tree(found, context, FitOptions()).tree
         choose = chooser(tree.root, tree.configs)
         for point in matrix.points:
-            theirs = choices[point.case].get(context.kernel.rpartition(".")[2])
+            theirs = choices.get(point.case, {}).get(context.kernel.rpartition(".")[2])
             ms = None if theirs is None else _time(matrix, point, theirs)
             mine = _time(matrix, point, dict(choose(point.features)))
             best = matrix.best(point)
@@ -154,48 +176,78 @@ def _time(matrix: Matrix, point: Point, config: dict[str, Any]) -> float | None:
     return None
 
 
-def run(name: str, cases: int, limit: float) -> tuple[list[Figure], dict[str, list[float]]]:
-    """The figures and their raw samples."""
+def run(
+    name: str,
+    cases: int,
+    limit: float,
+    show: Callable[[list[Figure], dict[str, list[float]]], None],
+) -> None:
+    """Run both sides; `show` is called with the figures and raw samples there are, twice."""
     if not machine.gpu_count():
         raise TuningError("this benchmark needs a GPU")
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         workloads = narrowed(Path(subject(name).site.workloads), cases, folder)
         common = ("--subject", name, "--workloads", str(workloads))
-        ours, _ = timed("--part", "ours", *common, "--folder", text, limit=limit)
-        print(f"kernelhub: {ours:.1f} s", file=sys.stderr, flush=True)
-        theirs, output = timed("--part", "theirs", *common, limit=limit)
-        print(f"triton.autotune: {theirs:.1f} s", file=sys.stderr, flush=True)
-        ratios, over_best = quality(folder, json.loads(output.splitlines()[-1]))
-    note = f"{cases} cases, every process from start to end, empty Triton cache"
-    found = [
-        Figure(
-            name=f"tuning time: {name}",
-            value=round(theirs / ours, 2),
-            unit="x less wall time",
-            target=SPEED_TARGET,
-            at_least=True,
-            peer="triton.autotune",
-            note=f"{note}; {ours:.1f} s against {theirs:.1f} s",
-        ),
-        Figure(
-            name=f"tuning quality: {name}",
-            value=round(geomean(ratios), 4),
-            unit="x of the time of triton.autotune's choice",
-            target=QUALITY_TARGET,
-            peer="triton.autotune",
-            note=f"{len(ratios)} launches, worst {max(ratios):.3f}; triton.autotune's own choice "
-            f"takes {geomean(over_best):.4f}x of the best measured",
-        ),
-    ]
-    return found, {"ours_s": [ours], "theirs_s": [theirs], "ratios": ratios}
+        ours = timed("--part", "ours", *common, "--folder", text, limit=limit)
+        end = "" if ours.finished else ", not finished"
+        print(f"kernelhub: {ours.seconds:.1f} s{end}", file=sys.stderr, flush=True)
+        note = f"{cases} cases, every process from start to end, empty Triton cache"
+        own = Figure(
+            name=f"tuning time: {name}, kernelhub",
+            value=round(ours.seconds, 1),
+            unit="s",
+            note=note + end,
+        )
+        samples = {"ours_s": [ours.seconds]}
+        show([own], samples)
+        if not ours.finished:
+            return
+        theirs = timed("--part", "theirs", *common, limit=limit)
+        choices = dict(json.loads(line) for line in theirs.output.splitlines())
+        cut = "" if theirs.finished else f", cut after {len(choices)} of {cases} cases"
+        print(f"triton.autotune: {theirs.seconds:.1f} s{cut}", file=sys.stderr, flush=True)
+        samples["theirs_s"] = [theirs.seconds]
+        found = [own, speed(name, ours, theirs, note + cut)]
+        ratios, over_best = quality(folder, choices)
+        if ratios:
+            samples["ratios"] = ratios
+            found.append(choice(name, ratios, over_best))
+        show(found, samples)
+
+
+def speed(name: str, ours: Side, theirs: Side, note: str) -> Figure:
+    """How many times less wall time."""
+    bound = "" if theirs.finished else "; a lower bound"
+    return Figure(
+        name=f"tuning time: {name}",
+        value=round(theirs.seconds / ours.seconds, 2),
+        unit="x less wall time",
+        target=SPEED_TARGET,
+        at_least=True,
+        peer="triton.autotune",
+        note=f"{note}; {ours.seconds:.1f} s against {theirs.seconds:.1f} s{bound}",
+    )
+
+
+def choice(name: str, ratios: list[float], over_best: list[float]) -> Figure:
+    """How good our choice is beside theirs."""
+    return Figure(
+        name=f"tuning quality: {name}",
+        value=round(geomean(ratios), 4),
+        unit="x of the time of triton.autotune's choice",
+        target=QUALITY_TARGET,
+        peer="triton.autotune",
+        note=f"{len(ratios)} launches, worst {max(ratios):.3f}; triton.autotune's own choice "
+        f"takes {geomean(over_best):.4f}x of the best measured",
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time to tune, against triton.autotune.")
     parser.add_argument("--subject", choices=sorted(NAMES), default="rms-norm")
-    parser.add_argument("--cases", type=int, default=6)
-    parser.add_argument("--limit", type=float, default=300, help="seconds for each side")
+    parser.add_argument("--cases", type=int, default=4)
+    parser.add_argument("--limit", type=float, default=120, help="seconds for each side")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
     parser.add_argument("--part", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--workloads", type=Path, help=argparse.SUPPRESS)
@@ -204,10 +256,14 @@ def main() -> None:
     if options.part == "ours":
         tune_ours(options.subject, options.workloads, options.folder)
     elif options.part == "theirs":
-        print(json.dumps(tune_theirs(options.subject, options.workloads)))
+        for case in tune_theirs(options.subject, options.workloads):
+            print(json.dumps(case), flush=True)
     else:
-        found, samples = run(options.subject, options.cases, options.limit)
-        report(found, to=options.json, environment=environment(), samples=samples)
+
+        def show(found: list[Figure], samples: dict[str, list[float]]) -> None:
+            report(found, to=options.json, environment=environment(), samples=samples)
+
+        run(options.subject, options.cases, options.limit, show)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,12 @@ import click
 
 from kernel_builder.cli_progress import reporting
 from kernel_builder.tuning import machine
+from kernel_builder.tuning.account import account
 from kernel_builder.tuning.build import Report
-from kernel_builder.tuning.engine import MeasureOptions
 from kernel_builder.tuning.evidence import summary
 from kernel_builder.tuning.fit import FitOptions
 from kernel_builder.tuning.measure import Measured, MeasureRequest, choose_kernels, measure
+from kernel_builder.tuning.plan import MeasureOptions
 from kernel_builder.tuning.runner import Found
 from kernel_builder.tuning.tune import Built, Place, build, overlay_place, project_place
 from kernelhub.cli import EXIT_FAULTS
@@ -80,7 +82,7 @@ class JsonReporter(Reporter):
     show_default=True,
     help="Most configurations in a tree.",
 )
-@click.option("--budget", type=click.FloatRange(min=0), help="Seconds for measuring.")
+@click.option("--budget", type=click.FloatRange(min=0), help="Seconds until measuring ends.")
 @click.option("--l2", type=click.Choice(["warm", "cold"]), help="L2 cache policy. [default: warm]")
 @click.option("--gpus", type=click.IntRange(min=1), help="How many GPUs to use. [default: all]")
 @click.option("--device", help="With --phase build: only this device, such as nvidia-h200.")
@@ -121,6 +123,8 @@ def command(
         place = overlay_place(path, workloads=workloads, record=record, trust=trust_remote_code)
     else:
         place = project_place(Path(path), framework, workloads=workloads, record=record)
+    started = time.monotonic()
+    sources = None
     with _reporting(as_json) as reporter:
         if phase == "collect":
             _print_launches(_collect(place, kernels), as_json)
@@ -132,7 +136,8 @@ def command(
                 allow_unstable=allow_unstable,
                 options=MeasureOptions(budget=budget),
             )
-            measured = _measure(place, request, gpus, l2 or "warm", reporter)
+            measured = _measure(place, request, gpus, l2 or "warm", reporter, started)
+            sources = {item.context.kernel: item.context.source for item in measured}
             kernels = tuple(item.context.kernel for item in measured)
             device = measured[0].context.device.slug
             if phase == "measure":
@@ -143,7 +148,7 @@ def command(
             options,
             kernels=kernels,
             device=device,
-            sources=None if overlay else _sources(place),
+            sources=sources or (None if overlay else _sources(place)),
             l2=l2,
             allow_misses=allow_misses,
             reporter=reporter,
@@ -155,16 +160,20 @@ def command(
 
 
 def _measure(
-    place: Place, request: MeasureRequest, gpus: int | None, l2: str, reporter: Reporter
+    place: Place,
+    request: MeasureRequest,
+    gpus: int | None,
+    l2: str,
+    reporter: Reporter,
+    started: float,
 ) -> list[Measured]:
     if not request.allow_unstable:
         machine.refuse_busy_gpus()
     with machine.running(machine.device_runners(place.site, gpus, l2)) as runners:
-        measured, progress = measure(runners, place.measurements, request, reporter)
-    reporter.say(
-        f"{progress.measured} results measured, {progress.reused} were known"
-        f"{'' if progress.finished else '; the budget ran out, run again to go on'}"
-    )
+        measured, progress = measure(
+            runners, place.measurements, request, reporter, started=started
+        )
+    reporter.say(account(progress, measured))
     return measured
 
 

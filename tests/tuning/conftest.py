@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from kernel_builder.tuning.engine import Assignment, Engine, MeasureOptions, Progress
+from kernel_builder.tuning.engine import Engine
 from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Matrix, Point
+from kernel_builder.tuning.plan import Assignment, MeasureOptions, Progress
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -103,7 +103,6 @@ def test_candidates_are_captured_once_and_sampled_in_rounds(
     found = core.collect()[0]
     task = Task(kernel=found.kernel, case=found.case, point=found.point, features=found.features)
     marks = Marks()
-    core.prepare(task, found.candidates)
     assert all(
         o.reason is None for o in core.check(task, found.candidates, None, marks, serial=False)
     )

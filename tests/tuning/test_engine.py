@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from tuning_samples import configs, points
 
-from kernel_builder.tuning.engine import MeasureOptions
 from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.matrix import Matrix, Point
+from kernel_builder.tuning.plan import MeasureOptions
 from kernel_builder.tuning.runner import Task
 from kernel_builder.tuning.runners.model import model_ms
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
@@ -237,7 +237,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
         "from kernel_builder.tuning.runners.process import ProcessRunner\n"
         "runner = ProcessRunner('model', {})\n"
         "runner.station\n"
-        "print(runner._worker.process.pid, flush=True)\n"
+        "print(runner._worker._child.process.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen(

@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 from tuning_samples import SOURCE, configs, context, points, write_measurements
 
+from kernel_builder.tuning.account import account
 from kernel_builder.tuning.build import build_tree, newest_context
 from kernel_builder.tuning.fit import FitOptions
 from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, config_key
-from kernel_builder.tuning.measure import MeasureRequest, measure, refuse_unstable
+from kernel_builder.tuning.measure import (
+    MeasureRequest,
+    measure,
+    noise_of,
+    refuse_unstable,
+)
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernelhub.errors import TuningError
 from kernelhub.reporter import Reporter
@@ -55,6 +61,7 @@ def runners() -> Iterator[Runners]:
 
 class Listener(Reporter):
     def __init__(self) -> None:
+        self.events: dict[str, dict[str, object]] = {}
         self.said: list[str] = []
         self.notes: list[str] = []
         self.totals: dict[str, int | None] = {}
@@ -67,6 +74,9 @@ class Listener(Reporter):
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+    def event(self, kind: str, **facts: object) -> None:
+        self.events[kind] = facts
 
 
 def test_two_kernels_on_two_devices_from_launches_to_trees(
@@ -87,6 +97,24 @@ def test_two_kernels_on_two_devices_from_launches_to_trees(
         report = build_tree(log, newest_context(log, SOURCE), FitOptions(max_slowdown=1.3))
         assert report.misses == ()
         assert report.held_out.geomean < report.single.geomean
+
+
+def test_a_run_says_how_it_measured_how_sure_it_is_and_where_the_time_went(
+    tmp_path: Path, runners: Runners
+) -> None:
+    listener = Listener()
+    pool = runners({"launches": launches(), "noise": 0.01})
+    measured, progress = measure(pool, tmp_path, MeasureRequest(), listener)
+    event = listener.events["measured"]
+    assert event["policy"] == {"method": "model", "noise": 0.01, "seed": 0}
+    assert event["points"] == len(points())
+    assert 0 < event["largest_error"] == pytest.approx(max(measured[0].noise.values()), abs=1e-5)
+    spent = listener.events["effort"]
+    assert {"total", "start", "collect", "check", "measure"} <= spent.keys()
+    assert spent["total"] >= spent["check"] + spent["measure"] > 0
+    text = account(progress, measured)
+    assert f"{progress.measured} results measured, 0 were known; best times ±" in text
+    assert "s in all; start" in text
 
 
 def test_one_kernel_can_be_chosen_and_leaves_the_other_alone(
@@ -168,14 +196,16 @@ def test_noise_is_refused_unless_allowed(tmp_path: Path, runners: Runners) -> No
 
 
 def test_only_the_best_time_of_a_point_must_be_stable() -> None:
-    point = Point(id="p", features={})
+    point = Point(id="p", features={}, case="c")
     cells = {
         ("p", config_key({"a": 1})): Cell(ms=1.0, error=0.01),
         ("p", config_key({"a": 2})): Cell(ms=2.0, error=1.0),
     }
-    refuse_unstable(
-        [Matrix(kernel="k", points=(point,), configs=({"a": 1}, {"a": 2}), cells=cells)]
-    )
+    matrix = Matrix(kernel="k", points=(point,), configs=({"a": 1}, {"a": 2}), cells=cells)
+    assert noise_of(matrix) == {"c": 0.01}
+    refuse_unstable({"k": noise_of(matrix)})
+    with pytest.raises(TuningError, match=r"k c \(±6%\)"):
+        refuse_unstable({"k": {"c": 0.06}})
 
 
 def test_a_measurement_file_of_other_hardware_is_not_built_from(tmp_path: Path) -> None:

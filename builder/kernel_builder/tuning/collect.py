@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from kernel_builder.tuning.runner import Found
+from kernel_builder.tuning.runners.recipe import recipe_of
 from kernel_builder.tuning.site import Site
 from kernel_builder.tuning.workloads import Case, Workload, Workloads, from_record, load_workloads
 from kernelhub.dispatch.adapter import Tunable
@@ -47,8 +48,11 @@ class OpenSite:
             self.workloads = from_record(self.workloads, read_record(site.record))
         self.tunables: Mapping[str, Tunable] = find_tunables(self._package) if bind else {}
 
-    def collect(self) -> list[Found]:
+    def collect(self, notice: Callable[[Found], None] = lambda _: None) -> list[Found]:
         """All distinct launches of all cases.
+
+        Args:
+            notice: called with each as it is found, before all of its weight is known.
 
         Raises:
             TuningError: a case raises or makes no launch; names the case.
@@ -64,7 +68,8 @@ class OpenSite:
                     "are found when they are module-level names",
                 )
             for live in seen:
-                _note(found, live, name, case)
+                if _note(found, live, name, case):
+                    notice(found[live.launch.key])
         return list(found.values())
 
     def call(
@@ -141,13 +146,14 @@ def _package(site: Site) -> ModuleType:
         ) from error
 
 
-def _note(found: dict[str, Found], live: LiveLaunch, name: str, case: Case) -> None:
+def _note(found: dict[str, Found], live: LiveLaunch, name: str, case: Case) -> bool:
+    """Take a launch in; whether it is a new one."""
     launch = live.launch
     known = found.get(launch.key)
     if known is not None:
         known.weight += case.weight
         known.held_out = known.held_out and case.held_out
-        return
+        return False
     default, candidates = live.default, live.candidates
     if len(candidates) > _CANDIDATES:
         raise TuningError(
@@ -163,7 +169,9 @@ def _note(found: dict[str, Found], live: LiveLaunch, name: str, case: Case) -> N
         weight=case.weight,
         held_out=case.held_out,
         candidates=[default, *(c for c in candidates if c != default)],
+        recipe=recipe_of(live),
     )
+    return True
 
 
 @contextlib.contextmanager

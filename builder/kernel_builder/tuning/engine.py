@@ -9,71 +9,24 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from kernel_builder.tuning.fit.loss import make_rows
 from kernel_builder.tuning.fit.subset import choose, useful_columns
-from kernel_builder.tuning.log import Context
-from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Cell, Point, config_key
-from kernel_builder.tuning.race import RaceRules, race
+from kernel_builder.tuning.plan import Assignment, MeasureOptions, Progress
+from kernel_builder.tuning.race import in_race, race
 from kernel_builder.tuning.runner import Outcome, Runner, Task
-from kernel_builder.tuning.search import Limits, Space, first_batch, nearest_points, next_batch
+from kernel_builder.tuning.search import Space, first_batch, nearest_points, next_batch
 from kernelhub.formats.tree import Config
 from kernelhub.reporter import SILENT, Reporter
 
+_AHEAD = 4  # points behind the one that is measured whose configurations are compiled meanwhile
+_GRACE = 2.0  # seconds after the budget for a stage to end by itself
 _SHORTLIST_GOAL = 1.05  # slowdown above which the shortlist, like the fit, charges more
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """One kernel to measure.
-
-    Attributes:
-        context: what the results belong to.
-        writer: the open log.
-        points: where to measure, with weights.
-        candidates: configurations that the author admits, by point id; the default first.
-    """
-
-    context: Context
-    writer: Writer
-    points: tuple[Point, ...]
-    candidates: Mapping[str, Sequence[Config]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureOptions:
-    """Limits of a run.
-
-    Attributes:
-        budget: seconds for measuring, None for as long as it takes.
-        shortlist: configurations per kernel that are measured on every point in the end.
-        rules: of the race on one point.
-        limits: of the search in large spaces.
-    """
-
-    budget: float | None = None
-    shortlist: int = 16
-    rules: RaceRules = field(default_factory=RaceRules)
-    limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How a run ended.
-
-    Attributes:
-        finished: whether every point was measured in full; False when the budget ran out.
-        measured: new results written.
-        reused: results that were known before the run.
-    """
-
-    finished: bool
-    measured: int
-    reused: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +38,11 @@ class _Job:
 
 
 class Engine:
-    """One run over some assignments. `run` is called once."""
+    """One run over some assignments. `run` is called once.
+
+    Args:
+        started: when the run began by `clock`; None: now.
+    """
 
     def __init__(
         self,
@@ -94,6 +51,7 @@ class Engine:
         options: MeasureOptions,
         reporter: Reporter = SILENT,
         clock: Callable[[], float] = time.monotonic,
+        started: float | None = None,
     ) -> None:
         self._assignments = assignments
         self._runners = list(runners)
@@ -101,10 +59,11 @@ class Engine:
         self._reporter = reporter
         self._clock = clock
         self._lock = threading.Lock()  # guards logs and the reporter
-        self._started = clock()
+        self._started = clock() if started is None else started
         self._stop = threading.Event()
         self._measured = 0
         self._waiting = 0  # jobs that no runner has begun
+        self._prepared: set[tuple[str, str, bool]] = set()
 
     def run(self) -> Progress:
         """Measure what is missing.
@@ -122,7 +81,10 @@ class Engine:
         jobs = [_Job(item, point) for item in self._assignments for point in _in_order(item.points)]
         self._drain("measure", jobs)
         self._drain("compare", self._cross())
-        return Progress(finished=not self._expired(), measured=self._measured, reused=reused)
+        finished = not self._expired()
+        return Progress(
+            finished=finished, measured=self._measured, reused=reused, effort=self._effort()
+        )
 
     def _cross(self) -> list[_Job]:
         """The configurations that matter, where they were not measured: so that the fit compares
@@ -156,9 +118,10 @@ class Engine:
                     while idle and queue and not self._expired():
                         runner, job = idle.pop(), queue.pop(0)
                         self._waiting = len(queue)
-                        ahead = queue[0] if queue else None
-                        running[pool.submit(self._job, runner, job, ahead)] = runner
-                    finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                        running[pool.submit(self._job, runner, job, list(queue))] = runner
+                    finished, _ = wait(running, self._patience(), return_when=FIRST_COMPLETED)
+                    if not finished:
+                        self._interrupt(running.values())
                     for future in finished:
                         idle.append(running.pop(future))
                         future.result()
@@ -169,11 +132,10 @@ class Engine:
         left = f", {len(queue)} points left when the budget ran out" if queue else ""
         self._reporter.done(f"{self._measured} results{left}")
 
-    def _job(self, runner: Runner, job: _Job, ahead: _Job | None) -> None:
+    def _job(self, runner: Runner, job: _Job, queue: Sequence[_Job]) -> None:
         task = _task(job)
-        batch = list(job.only) if job.only is not None else self._first(job)
-        if ahead is not None:
-            runner.prepare(_task(ahead), ahead.only or self._first(ahead))
+        batch = self._first(job)
+        self._prepare(runner, [job, *queue])
         deadline = self._deadline()
         while batch and not self._expired():
             race(
@@ -181,7 +143,7 @@ class Engine:
                 batch,
                 job.assignment.candidates[job.point.id][0],
                 runner,
-                lambda config: self._cell(job, config),
+                partial(self._cell, job),
                 lambda _, outcomes: self._write(job, outcomes),
                 self._options.rules,
                 self._expired,
@@ -191,12 +153,28 @@ class Engine:
         with self._lock:
             self._reporter.advance(1, note=self._note(job))
 
+    def _prepare(self, runner: Runner, jobs: Sequence[_Job]) -> None:
+        """Have the next jobs compiled for which there is anything left to do, in their order."""
+        ahead = 0
+        for job in jobs:
+            wanted = in_race(self._first(job), partial(self._cell, job), self._options.rules)
+            name = (job.assignment.context.kernel, job.point.id, job.pruned)
+            if wanted and name not in self._prepared:
+                self._prepared.add(name)
+                runner.prepare(_task(job), wanted)
+            ahead += bool(wanted)
+            if ahead > _AHEAD:
+                return
+
     def _first(self, job: _Job) -> list[Config]:
+        if job.only is not None:
+            return list(job.only)
         candidates = job.assignment.candidates[job.point.id]
-        with self._lock:
-            neighbours = self._best_of_neighbours(job)
-            known = self._known(job)
         space = Space(candidates)
+        with self._lock:
+            known = self._known(job)
+            enumerated = len(candidates) <= self._options.limits.enumerate
+            neighbours = [] if enumerated else self._best_of_neighbours(job)
         batch = first_batch(space, candidates[0], neighbours, self._options.limits)
         # A resumed search starts from what it had found.
         return batch + [c for c in space.configs if config_key(c) in known and c not in batch]
@@ -258,6 +236,25 @@ class Engine:
             return math.inf
         left = self._options.budget - (self._clock() - self._started)
         return self._clock() + left * len(self._runners) / max(1, self._waiting + 1)
+
+    def _patience(self) -> float | None:
+        """Seconds until runners are interrupted; None if that never happens, or has happened."""
+        if self._options.budget is None or self._stop.is_set():
+            return None
+        return max(0.0, self._options.budget + _GRACE - (self._clock() - self._started))
+
+    def _interrupt(self, runners: Iterable[Runner]) -> None:
+        """End what the budget did not leave time for: a stage of a race is written whole or not."""
+        self._stop.set()
+        for runner in runners:
+            runner.interrupt()
+
+    def _effort(self) -> dict[str, float]:
+        total: dict[str, float] = {"total": self._clock() - self._started}
+        for runner in self._runners:
+            for name, value in runner.effort().items():
+                total[name] = total.get(name, 0.0) + value
+        return total
 
     def _expired(self) -> bool:
         budget = self._options.budget

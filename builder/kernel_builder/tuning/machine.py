@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kernel_builder.tuning.runners.compilers import Compilers, can_fork
 from kernel_builder.tuning.runners.device import no_gpu
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernel_builder.tuning.site import Site
@@ -29,7 +30,9 @@ def gpu_count() -> int:
 
 
 def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]:
-    """A runner for each GPU; nothing is started yet.
+    """A runner for each GPU, with compilers that they share.
+
+    Their processes are starting when this returns. Close the runners, or use `running`.
 
     Args:
         gpus: how many, None for all.
@@ -37,19 +40,44 @@ def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]
     Raises:
         TuningError: there is no GPU, or fewer than asked for.
     """
+    cores = usable_cores()
+    compilers = Compilers(site, max(1, cores - (gpus or 1))) if can_fork() and cores > 1 else None
+
+    def runner(index: int) -> ProcessRunner:
+        arguments = {"site": site.to_json(), "index": index, "l2": l2, "threads": min(cores, 4)}
+        return ProcessRunner("device", arguments, compilers=compilers)
+
+    runners = [runner(0)]
+    try:
+        runners[0].start()
+        if compilers is not None:
+            compilers.start()
+        # Both import torch while this process does, which has to count.
+        for index in range(1, _checked(gpus)):
+            runners.append(runner(index))
+            runners[-1].start()
+    except BaseException:
+        for started in runners:
+            started.close()
+        raise
+    return runners
+
+
+def _checked(gpus: int | None) -> int:
+    """How many GPUs to use, if there are so many."""
     available = gpu_count()
-    wanted = available if gpus is None else gpus
     if not available:
         raise no_gpu()
-    if wanted > available:
-        raise TuningError(f"--gpus {wanted}, but torch sees {available}")
-    threads = max(1, (os.cpu_count() or 1) // wanted)
-    return [
-        ProcessRunner(
-            "device", {"site": site.to_json(), "index": index, "l2": l2, "threads": threads}
-        )
-        for index in range(wanted)
-    ]
+    if gpus is not None and gpus > available:
+        raise TuningError(f"--gpus {gpus}, but torch sees {available}")
+    return available if gpus is None else gpus
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def collecting_runner(site: Site) -> ProcessRunner:

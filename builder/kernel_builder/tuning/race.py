@@ -60,6 +60,8 @@ def race(
                 ready.add(config_key(outcome.config))
             else:
                 sink(task, [outcome])
+        if expired():
+            return
         groups = _by_missing([c for c in wanted if config_key(c) in ready], stage, lookup)
         if not groups and not unchecked:
             return

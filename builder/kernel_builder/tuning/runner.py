@@ -6,9 +6,9 @@ host with another device. Nothing here imports a framework.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from kernelhub.formats.tree import Config, DeviceFacts, Literal
 
@@ -41,6 +41,7 @@ class Found:
         weight: sum over cases of the case's weight times the launches in one call.
         held_out: whether all cases that make it are held out.
         candidates: configurations that the author admits here, the default first.
+        recipe: how another process of this machine compiles it, None if none can.
     """
 
     kernel: str
@@ -51,6 +52,7 @@ class Found:
     weight: float
     held_out: bool
     candidates: list[Config] = field(default_factory=list)
+    recipe: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +98,15 @@ class Runner(Protocol):
     def station(self) -> Station:
         """Where and how this runner measures."""
 
-    def collect(self) -> list[Found]:
-        """Run the workloads once and find every distinct launch."""
+    def collect(self, notice: Callable[[Found], None] = lambda _: None) -> list[Found]:
+        """Run the workloads once and find every distinct launch.
+
+        Args:
+            notice: may be called with a launch as it is found, before all of its weight is known.
+        """
 
     def prepare(self, task: Task, configs: Sequence[Config]) -> None:
-        """Compile these in the background if that is possible; returns at once."""
+        """Compile these in the background if that is possible; returns at once, raises nothing."""
 
     def check(
         self, task: Task, configs: Sequence[Config], base: Config | None = None
@@ -118,6 +124,13 @@ class Runner(Protocol):
         In each of `rounds` every configuration is sampled once, in changing order, so that drift
         of the device hits all alike. One outcome for each, with `rounds` samples or a reason.
         """
+
+    def interrupt(self) -> None:
+        """From another thread: end what is under way now; it has no more outcomes."""
+
+    def effort(self) -> Mapping[str, float]:
+        """Where time went so far: seconds of waiting by what for ("start", "collect", "compile",
+        "check", "measure"), and counts by name. Empty where nothing is known."""
 
     def close(self) -> None:
         """Give the device back. Safe to call twice."""

@@ -17,11 +17,16 @@ _TAIL = 12  # lines of a dead worker's standard error that are worth showing
 
 
 class Child:
-    """One live process and the lines that it sends."""
+    """One live process and the lines that it sends.
 
-    def __init__(self, environment: Mapping[str, str] | None) -> None:
+    Args:
+        environment: its variables, None for this process's own.
+        module: its program.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None, module: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kernel_builder.tuning.runners.worker"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -56,7 +61,14 @@ class Child:
         self.process.stdin.write(json.dumps(request, separators=(",", ":")) + "\n")
         self.process.stdin.flush()
 
-    def answer(self, timeout: float) -> dict[str, Any] | None:
+    def try_send(self, request: Mapping[str, Any]) -> None:
+        """Send, unless the process is gone, which its missing answer will tell."""
+        try:
+            self.send(request)
+        except (BrokenPipeError, ValueError):
+            _log.debug("process %d was gone before a request", self.process.pid)
+
+    def answer(self, timeout: float | None) -> dict[str, Any] | None:
         """The next answer, None if the process ended. Raises queue.Empty after the timeout."""
         line = self._answers.get(timeout=timeout)
         if line is None:

@@ -5,7 +5,7 @@ A core may crash or hang its process; `process.ProcessRunner` outside of it deal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
@@ -43,12 +43,13 @@ class Core(Protocol):
 
     def station(self) -> Station: ...
 
-    def collect(self) -> list[Found]: ...
+    def collect(self, notice: Callable[[Found], None]) -> list[Found]: ...
 
     def sources(self) -> dict[str, str]:
         """Hash of the source of every tunable, by dotted name. Launches nothing."""
 
-    def prepare(self, task: Task, configs: Sequence[Config]) -> None: ...
+    def counts(self) -> dict[str, int]:
+        """What is worth knowing about the work so far, by name."""
 
     def check(
         self,

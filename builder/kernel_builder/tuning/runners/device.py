@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from kernel_builder.tuning.compare import difference, snapshot
 from kernel_builder.tuning.matrix import config_key
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
 from kernel_builder.tuning.runners.core import Marks, Poisoned
-from kernel_builder.tuning.runners.facts import failure_of, tools_of
+from kernel_builder.tuning.runners.facts import count_compilations, failure_of, tools_of
 from kernel_builder.tuning.site import Site
 from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
 from kernelhub import interpreter
@@ -21,7 +21,7 @@ from kernelhub.dispatch.device import torch_device
 from kernelhub.errors import MissingExtra, TuningError
 from kernelhub.formats.tree import Config
 
-_BENCHES = 3  # points whose arguments are kept: the last, the one that is measured and the next
+_BENCHES = 2  # points whose arguments are kept: the last and the one that is measured
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +77,7 @@ class DeviceCore:
             interpreter.enable()
         if index is not None:
             self._torch = _torch_with_gpu(index)
+        self._compilations = count_compilations()
         self._site = OpenSite(Site(**site), "cpu" if index is None else f"cuda:{index}")
         self._pool = ThreadPoolExecutor(threads, initializer=self._enter_thread)
         self._timer: GraphTimer | None = None
@@ -89,16 +90,14 @@ class DeviceCore:
         policy = {"method": GraphTimer.method, "l2": self._l2}
         return Station(device=facts, tools=tools_of(self._torch), policy=policy)
 
-    def collect(self) -> list[Found]:
-        return self._site.collect()
+    def collect(self, notice: Callable[[Found], None]) -> list[Found]:
+        return self._site.collect(notice)
 
     def sources(self) -> dict[str, str]:
         return {name: found.source_hash() for name, found in self._site.tunables.items()}
 
-    def prepare(self, task: Task, configs: Sequence[Config]) -> None:
-        bench = self._bench(task)
-        for config in configs:
-            self._compile(bench, config, None)
+    def counts(self) -> dict[str, int]:
+        return dict(self._compilations)
 
     def check(
         self,
@@ -110,10 +109,10 @@ class DeviceCore:
         serial: bool,
     ) -> Iterator[Outcome]:
         bench = self._bench(task)
-        base = bench.live.default if base is None else base
-        if not bench.base and base not in configs:
+        if base is not None and not bench.base and base not in configs:
             # Another process has checked it; here its result is needed to compare with.
             yield self._verify(bench, base)
+        base = bench.live.default if base is None else base
         for batch in [[c] for c in configs] if serial else [list(configs)]:
             futures = {self._compile(bench, config, marks): config for config in batch}
             ready = []
@@ -192,25 +191,24 @@ class DeviceCore:
             hint="inputs and the public function must do the same in every process",
         )
 
-    def _compile(
-        self, bench: _Bench, config: Config, marks: Marks | None
-    ) -> Future[Outcome | None]:
-        """Compile in the background, once. The future's result is a failure or None."""
+    def _compile(self, bench: _Bench, config: Config, marks: Marks) -> Future[Outcome | None]:
+        """Compile in a thread, once; mostly it is in the cache already (see `compilers`).
+
+        The future's result is a failure or None.
+        """
         key = config_key(config)
         if key not in bench.compiled:
             bench.compiled[key] = self._pool.submit(self._compiled, bench, config, marks)
         return bench.compiled[key]
 
-    def _compiled(self, bench: _Bench, config: Config, marks: Marks | None) -> Outcome | None:
-        if marks is not None:
-            marks.begin(config)
+    def _compiled(self, bench: _Bench, config: Config, marks: Marks) -> Outcome | None:
+        marks.begin(config)
         try:
             resources = bench.live.compile(config)
         except Exception as error:  # noqa: BLE001 - whatever a compiler raises is its verdict
             return failure_of(config, error, "compile_error")
         finally:
-            if marks is not None:
-                marks.end(config)
+            marks.end(config)
         device = None if self._index is None else torch_device(self._index)
         if device is not None and not resources.fits(device):
             detail = f"{resources.shared_memory} bytes of shared memory, {device.shared_memory} fit"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,27 @@ def failure_of(config: Config, error: Exception, otherwise: str) -> Outcome:
         reason = otherwise
     detail = text if isinstance(error, KernelHubError) else f"{name}: {text}"
     return Outcome(config=config, reason=reason, detail=detail[:500])
+
+
+def count_compilations() -> Counter[str]:
+    """A counter of what this process finds compiled from now on, and what it compiles itself.
+
+    Both stay 0 where Triton is not installed, or runs its interpreter.
+    """
+    found = Counter(found_compiled=0, compiled_here=0)
+    try:
+        from triton import knobs
+    except ImportError:
+        return found
+    before = knobs.compilation.listener
+
+    def listen(*, cache_hit: bool, **more: Any) -> None:
+        found["found_compiled" if cache_hit else "compiled_here"] += 1
+        if before is not None:
+            before(cache_hit=cache_hit, **more)
+
+    knobs.compilation.listener = listen
+    return found
 
 
 def tools_of(torch: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernel_builder.tuning.matrix import config_key
@@ -58,14 +58,14 @@ class ModelCore:
         policy: dict[str, Literal] = {"method": "model", "noise": self._noise, "seed": self._seed}
         return Station(device=self._device, tools={"model": "1"}, policy=policy)
 
-    def collect(self) -> list[Found]:
+    def collect(self, notice: Callable[[Found], None]) -> list[Found]:
         return [Found(**found) for found in self._launches]
 
     def sources(self) -> dict[str, str]:
         return {found["kernel"]: found["source"] for found in self._launches}
 
-    def prepare(self, task: Task, configs: Sequence[Config]) -> None:
-        """Nothing to compile."""
+    def counts(self) -> dict[str, int]:
+        return {}
 
     def check(
         self,

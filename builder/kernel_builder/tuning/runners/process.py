@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import queue
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from kernel_builder.tuning.matrix import config_key
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
-from kernel_builder.tuning.runners.child import Child, epitaph
+from kernel_builder.tuning.runners.compilers import Compilers
+from kernel_builder.tuning.runners.exchange import Lost, Worker
 from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config, DeviceFacts
 
 _log = logging.getLogger(__name__)
+_PATIENCE = 0.2  # seconds between looks whether somebody has interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,33 +32,6 @@ class Timeouts:
     measure: float = 60.0
 
 
-class _Lost(Exception):
-    """The worker is gone or was given up.
-
-    Attributes:
-        reason: "fault" or "timeout".
-        suspects: keys of the configurations that had begun and not ended.
-        explained: whether the outcome that it sent last says whose fault it was.
-        ahead: whether it may have been compiling for another task at that time.
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        detail: str,
-        suspects: Sequence[str] = (),
-        *,
-        explained: bool = False,
-        ahead: bool = False,
-    ) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-        self.suspects = list(suspects)
-        self.explained = explained
-        self.ahead = ahead
-
-
 class ProcessRunner:
     """A `Runner` whose work is done by a worker process.
 
@@ -61,6 +40,7 @@ class ProcessRunner:
         arguments: of that core; JSON.
         environment: variables of the process, None for this process's own.
         timeouts: when a worker counts as hanging.
+        compilers: what compiles ahead, shared by the runners of one machine; closed with them.
     """
 
     def __init__(
@@ -70,72 +50,107 @@ class ProcessRunner:
         *,
         environment: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
+        compilers: Compilers | None = None,
     ) -> None:
-        self._core = core
-        self._arguments = dict(arguments)
-        self._environment = environment
         self._timeouts = timeouts or Timeouts()
-        self._worker: Child | None = None
+        self._compilers = compilers
+        first = {"core": core, "arguments": dict(arguments)}
+        self._worker = Worker(first, environment, self._timeouts.start)
         self._station: Station | None = None
-        self._passed: set[tuple[str, str]] = set()  # checked by the worker that now lives
+        self._passed: set[tuple[int, str, str]] = set()  # number of the worker that checked it
         self._bases: dict[str, Config | None] = {}
-        self._ahead = False  # whether it may be compiling in the background
-        self.restarts = -1  # the first start is none
+        self._interrupted = threading.Event()
+        self._effort: dict[str, float] = defaultdict(float)
+
+    @property
+    def restarts(self) -> int:
+        """How often the worker had to be replaced."""
+        return max(0, self._worker.started - 1)
+
+    def start(self) -> None:
+        """Start the process, if there is none, without waiting for it."""
+        self._worker.start()
 
     @property
     def station(self) -> Station:
         if self._station is None:
             found: dict[str, Any] = {}
             try:
-                for answer in self._exchange({"do": "station"}, self._timeouts.start):
+                for answer in self._ask({"do": "station"}, self._timeouts.start):
                     found.update(answer.get("station", {}))
-            except _Lost as lost:
+            except Lost as lost:
                 raise TuningError(f"the worker cannot see its device: {lost.detail}") from lost
             found["device"] = DeviceFacts(**found["device"])
             self._station = Station(**found)
         return self._station
 
-    def collect(self) -> list[Found]:
+    def collect(self, notice: Callable[[Found], None] = lambda _: None) -> list[Found]:
+        found: list[Found] = []
         try:
-            answers = self._exchange({"do": "collect"}, self._timeouts.start)
-            return [Found(**answer["found"]) for answer in answers]
-        except _Lost as lost:
+            with self._spending("collect"):
+                for answer in self._ask({"do": "collect"}, self._timeouts.start):
+                    if "found" in answer:
+                        found.append(Found(**answer["found"]))
+                    elif "seen" in answer:
+                        self._see(Found(**answer["seen"]), notice)
+        except Lost as lost:
             raise TuningError(
                 f"the process died while it ran the workloads: {lost.detail}",
                 hint="run the public function on the cases' inputs to see why",
             ) from lost
+        return found
+
+    def _see(self, found: Found, notice: Callable[[Found], None]) -> None:
+        if self._compilers is not None:
+            self._compilers.learn(found)
+        notice(found)
 
     def sources(self) -> dict[str, str]:
         """Hash of the source of every tunable of the package, by dotted name."""
         found: dict[str, str] = {}
         try:
-            for answer in self._exchange({"do": "sources"}, self._timeouts.start):
+            for answer in self._ask({"do": "sources"}, self._timeouts.start):
                 found.update(answer.get("sources", {}))
-        except _Lost as lost:
+        except Lost as lost:
             raise TuningError(f"the process died on importing: {lost.detail}") from lost
         return found
 
     def prepare(self, task: Task, configs: Sequence[Config]) -> None:
-        try:
-            request = {"do": "prepare", "task": asdict(task), "configs": [dict(c) for c in configs]}
-            for _ in self._exchange(request, self._timeouts.check):
-                pass
-            self._ahead = True
-        except _Lost as lost:  # whoever did it will do it again when it is checked
-            _log.debug("lost the worker while it compiled ahead: %s", lost.detail)
+        if self._compilers is not None and self._station is not None:
+            for config in configs:
+                self._compilers.submit(task, config, self._station.device.arch)
 
     def check(
         self, task: Task, configs: Sequence[Config], base: Config | None = None
     ) -> Iterator[Outcome]:
+        refused = self._refused(task, configs)
+        yield from refused.values()
+        if base is not None and config_key(base) in refused:
+            base = None
         self._bases[task.point] = base
-        for outcome in self._each("check", task, configs, {"base": base and dict(base)}):
+        left = [c for c in configs if config_key(c) not in refused]
+        for outcome in self._each("check", task, left, {"base": base and dict(base)}):
             if outcome.reason is None:
-                self._passed.add((task.point, config_key(outcome.config)))
+                self._passed.add(self._check_key(task, outcome.config))
             yield outcome
+
+    def _refused(self, task: Task, configs: Sequence[Config]) -> dict[str, Outcome]:
+        """Wait until all are compiled; what the compiler has against some of them."""
+        if self._compilers is None:
+            return {}
+        arch, submit = self.station.device.arch, self._compilers.submit
+        # The last that is submitted comes first.
+        jobs = [submit(task, config, arch, urgent=True) for config in reversed(configs)]
+        with self._spending("compile"):
+            left = set(jobs)
+            while left and not self._interrupted.is_set():
+                _, left = wait(left, timeout=_PATIENCE)
+        outcomes = [job.result() for job in reversed(jobs) if job.done()]
+        return {config_key(o.config): o for o in outcomes if o is not None}
 
     def measure(self, task: Task, configs: Sequence[Config], rounds: int) -> Iterator[Outcome]:
         # A worker that was replaced since has not checked these.
-        again = [c for c in configs if (task.point, config_key(c)) not in self._passed]
+        again = [c for c in configs if self._check_key(task, c) not in self._passed]
         failed = set()
         for outcome in self.check(task, again, self._bases.get(task.point)) if again else ():
             if outcome.reason is not None:
@@ -144,10 +159,24 @@ class ProcessRunner:
         left = [c for c in configs if config_key(c) not in failed]
         yield from self._each("measure", task, left, {"rounds": rounds})
 
+    def interrupt(self) -> None:
+        self._interrupted.set()
+        self._worker.interrupt()
+
+    def effort(self) -> Mapping[str, float]:
+        counts: dict[str, float] = {}
+        if self._worker.alive and not self._interrupted.is_set():
+            try:
+                for answer in self._ask({"do": "counts"}, self._timeouts.measure):
+                    counts |= answer.get("counts", {})
+            except Lost as lost:  # then they are not known
+                _log.debug("the worker was lost at the end: %s", lost.detail)
+        return {**self._effort, "start": self._worker.waited, "restarts": self.restarts, **counts}
+
     def close(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
+        self._worker.close()
+        if self._compilers is not None:
+            self._compilers.close()
 
     def _each(
         self, do: str, task: Task, configs: Sequence[Config], more: Mapping[str, Any]
@@ -155,23 +184,24 @@ class ProcessRunner:
         """One outcome for every configuration, whatever happens to the worker meanwhile."""
         pending = {config_key(c): c for c in configs}
         suspects: list[str] = []  # begun when a worker was lost with several under way
-        while pending:
+        while pending and not self._interrupted.is_set():
             serial = bool(suspects)
             batch = [pending[suspects.pop(0)]] if serial else list(pending.values())
             left = len(pending)
             try:
-                for outcome in self._outcomes(do, task, batch, {**more, "serial": serial}):
+                request = {**more, "serial": serial}
+                for outcome in self._timed(do, self._outcomes(do, task, batch, request)):
                     if pending.pop(config_key(outcome.config), None) is not None:
                         yield outcome
                 silent = batch
-                lost = _Lost("fault", "the worker said nothing about it")
-            except _Lost as caught:
+                lost = Lost("fault", "the worker said nothing about it")
+            except Lost as caught:
+                if self._interrupted.is_set():
+                    return
                 lost = caught
                 guilty = [key for key in lost.suspects if key in pending]
-                # With several under way, or others compiling behind them, nobody is convicted
-                # unheard: each has a worker to itself.
-                doubt = len(guilty) > 1 or (lost.reason == "fault" and bool(guilty) and lost.ahead)
-                if doubt and not serial:
+                # With several under way nobody is convicted unheard: each has a worker to itself.
+                if len(guilty) > 1 and not serial:
                     suspects = guilty
                     continue
                 if not guilty and more.get("base") is not None:
@@ -190,65 +220,30 @@ class ProcessRunner:
     ) -> Iterator[Outcome]:
         request = {"do": do, "task": asdict(task), "configs": [dict(c) for c in configs], **more}
         limit = self._timeouts.check if do == "check" else self._timeouts.measure
-        for answer in self._exchange(request, limit):
+        for answer in self._ask(request, limit):
             if "outcome" in answer:
                 found = answer["outcome"]
                 yield Outcome(**{**found, "samples": tuple(found["samples"])})
 
-    def _exchange(self, request: Mapping[str, Any], limit: float) -> Iterator[dict[str, Any]]:
-        """Send one request and yield its answers. The worker is started if there is none.
+    def _ask(self, request: Mapping[str, Any], limit: float) -> Iterator[dict[str, Any]]:
+        return self._worker.ask(request, limit)
 
-        Raises:
-            _Lost: the worker died or hung; it is gone.
-            TuningError: the worker says that it cannot go on.
-        """
-        begun: dict[str, None] = {}
-        worker = self._worker or self._start()
-        ended = False
+    def _check_key(self, task: Task, config: Config) -> tuple[int, str, str]:
+        return self._worker.started, task.point, config_key(config)
+
+    @contextlib.contextmanager
+    def _spending(self, what: str) -> Iterator[None]:
+        start = time.monotonic()
         try:
-            worker.send(request)
-            while not ended:
-                answer = worker.answer(limit)
-                if answer is None:
-                    raise self._lost(worker, begun)
-                if "error" in answer:
-                    raise TuningError(answer["error"], hint=answer["hint"])
-                ended = "end" in answer
-                if "begin" in answer:
-                    begun[config_key(answer["begin"])] = None
-                elif "ended" in answer:
-                    begun.pop(config_key(answer["ended"]), None)
-                elif not ended:
-                    if "outcome" in answer:
-                        begun.pop(config_key(answer["outcome"]["config"]), None)
-                    yield answer
-                if answer.get("last"):
-                    raise _Lost("fault", "the device was left unusable", explained=True)
-        except queue.Empty:
-            raise _Lost("timeout", f"no answer for {limit:g} s", list(begun)) from None
-        except BrokenPipeError:
-            raise self._lost(worker, begun) from None
+            yield
         finally:
-            if not ended:  # whatever it is doing, its further answers must not reach anyone
-                self._forget(worker)
+            self._effort[what] += time.monotonic() - start
 
-    def _lost(self, worker: Child, begun: Iterable[str]) -> _Lost:
-        return _Lost("fault", epitaph(worker), list(begun), ahead=self._ahead)
-
-    def _start(self) -> Child:
-        self._worker = Child(self._environment)
-        self.restarts += 1
-        first = {"core": self._core, "arguments": self._arguments}
-        worker = self._worker
-        try:
-            for _ in self._exchange(first, self._timeouts.start):
-                pass
-        except _Lost as lost:
-            raise TuningError(f"a measuring process could not start: {lost.detail}") from lost
-        return worker
-
-    def _forget(self, worker: Child) -> None:
-        worker.kill()
-        self._worker = None
-        self._ahead = False
-        self._passed.clear()
+    def _timed(self, what: str, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+        """The same outcomes; the waiting for them is put to the account of `what`."""
+        while True:
+            with self._spending(what):
+                outcome = next(outcomes, None)
+            if outcome is None:
+                return
+            yield outcome

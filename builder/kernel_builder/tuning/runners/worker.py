@@ -3,12 +3,13 @@
     python -m kernel_builder.tuning.runners.worker
 
 Requests, one line each: first {"core": "device" | "model", "arguments": {...}}, then
-{"do": "station" | "sources" | "collect" | "prepare" | "check" | "measure", ...}.
+{"do": "station" | "sources" | "collect" | "counts" | "check" | "measure", ...}.
 Answers: {"begin": config}, {"ended": config}, {"outcome": {...}}, {"station": {...}},
-{"sources": {...}}, {"found": {...}}, {"error": text, "hint": text}; {"end": true} ends each.
-After an outcome with "last": true the process ends: its device cannot be used any longer. The
-answers have a descriptor of their own; what kernels print goes to standard error. The process ends
-when its parent does, so that no device stays occupied by nobody.
+{"sources": {...}}, {"seen": {...}}, {"found": {...}}, {"counts": {...}},
+{"error": text, "hint": text}; {"end": true} ends each. After an outcome with "last": true the
+process ends: its device cannot be used any longer. The answers have a descriptor of their own;
+what kernels print goes to standard error. The process ends when its parent does, so that no device
+stays occupied by nobody.
 """
 
 from __future__ import annotations
@@ -76,16 +77,17 @@ def _answer(core: Core, request: dict[str, Any], answers: _Answers) -> None:
         answers.send({"station": asdict(core.station())})
         return
     if request["do"] == "collect":
-        for found in core.collect():
+        for found in core.collect(lambda seen: answers.send({"seen": asdict(seen)})):
             answers.send({"found": asdict(found)})
         return
     if request["do"] == "sources":
         answers.send({"sources": core.sources()})
         return
+    if request["do"] == "counts":
+        answers.send({"counts": core.counts()})
+        return
     task, configs = Task(**request["task"]), request["configs"]
-    if request["do"] == "prepare":
-        core.prepare(task, configs)
-    elif request["do"] == "check":
+    if request["do"] == "check":
         base, serial = request["base"], request["serial"]
         for outcome in core.check(task, configs, base, answers, serial=serial):
             answers.outcome(outcome)
@@ -103,7 +105,7 @@ def _end_with_parent(parent: int) -> None:
 def main() -> None:
     """Entry point of the worker."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    # Threads that compile ahead must not keep the one that measures waiting for the interpreter.
+    # Threads that compile must not keep the one that measures waiting for the interpreter.
     sys.setswitchinterval(1e-4)
     own = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
