@@ -12,6 +12,13 @@ _FITTED = [
     (2048, 16384, "bfloat16"),
     (1024, 4096, "float32"),
     (8192, 2048, "float16"),
+    # A block is a power of two, so sizes between them fill it partly.
+    *(
+        (m, n, "bfloat16")
+        for m, n in ((8, 2560), (2048, 2560), (16, 7168), (256, 7168), (8192, 7168))
+    ),
+    *((m, n, "bfloat16") for m, n in ((2048, 5376), (1024, 1152), (256, 10240), (4096, 10240))),
+    (1024, 6656, "float32"),
 ]
 _HELD_OUT = [
     (m, n, "bfloat16")

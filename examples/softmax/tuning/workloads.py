@@ -13,6 +13,14 @@ _FITTED = [
         (4096, 16384),
     )
 ] + [(4096, 1024, "float32"), (1024, 8192, "float32")]
+# A block is a power of two: sizes between them fill it partly, and odd ones are not aligned.
+_FITTED += [
+    (m, n, "bfloat16")
+    for m, n in (
+        *((4096, 320), (256, 448), (8192, 768), (128, 1536), (16384, 1536)),
+        *((2048, 3072), (256, 5120), (16, 50265), (512, 50265)),
+    )
+] + [(4096, 1536, "float32")]
 _HELD_OUT = [
     (m, n, "bfloat16")
     for m, n in (
