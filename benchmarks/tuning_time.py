@@ -134,14 +134,18 @@ def timed(*arguments: str, limit: float) -> Side:
             env={**os.environ, "TRITON_CACHE_DIR": cache},
             stdout=output,
         )
+        finished = False
         try:
-            finished = process.wait(timeout=limit) == 0
+            code = process.wait(timeout=limit)
+            finished = True
         except subprocess.TimeoutExpired:
-            finished = False
+            code = 0
         finally:
             seconds = time.perf_counter() - start
             process.kill()
             process.wait()
+        if code:
+            raise subprocess.CalledProcessError(code, process.args)
         output.seek(0)
         return Side(seconds=seconds, output=output.read(), finished=finished)
 

@@ -2,11 +2,12 @@
 # Measure all subjects on a GPU, then the tuning-time benchmark; every step has a hard time limit,
 # and what is measured already is not measured again.
 #
-#   OUT=folder [WHEELS=folder] [STEPS="rms-norm ..."] [DEVICE=slug] sh benchmarks/gpu/run_tuning.sh
+#   OUT=folder [WHEELS=folder] [STEPS="rms-norm ..."] [LIMIT=seconds] [DEVICE=slug] \
+#       sh benchmarks/gpu/run_tuning.sh
 #
 # Results stay in the tree and are packed after every step into $OUT/tuning.tar.gz, whose paths are
 # relative to the repository's root. WHEELS names a folder of wheels to install into a temporary
-# place first, for a machine without a network.
+# place first, for a machine without a network. LIMIT is for each side of the tuning-time benchmark.
 set -u
 OUT=${OUT:-/tmp/tuning-results}
 STEPS=${STEPS:-"rms-norm softmax liger-dyt fla-l2norm matmul time"}
@@ -23,24 +24,24 @@ pack() {
         tar czf "$OUT/tuning.tar.gz.part" -T - && mv "$OUT/tuning.tar.gz.part" "$OUT/tuning.tar.gz"
 }
 
-# measure SUBJECT BUDGET LIMIT: the budget ends it in order, the limit kills it.
+# measure SUBJECT SECONDS: the budget ends it in order; it is killed some seconds later if it hangs.
 measure() {
     echo "== $1"
-    timeout -k 5 "$3" python3 -m benchmarks.tune_subject "$1" --budget "$2" --gpus 1 ||
+    timeout -k 5 "$(($2 + 15))" python3 -m benchmarks.tune_subject "$1" --budget "$2" --gpus 1 ||
         echo "$1: ended with $?"
     pack
 }
 
 for step in $STEPS; do
     case $step in
-    rms-norm) measure rms-norm 140 165 ;;
-    softmax) measure softmax 115 140 ;;
-    liger-dyt) measure liger-dyt 25 50 ;;
-    fla-l2norm) measure fla-l2norm 50 70 ;;
-    matmul) measure matmul 55 75 ;;
+    rms-norm) measure rms-norm 110 ;;
+    softmax) measure softmax 100 ;;
+    liger-dyt) measure liger-dyt 40 ;;
+    fla-l2norm) measure fla-l2norm 50 ;;
+    matmul) measure matmul 40 ;;
     time)
         echo "== tuning time"
-        timeout -k 5 105 python3 -m benchmarks.tuning_time --cases 4 --limit 95 \
+        timeout -k 5 "$((2 * ${LIMIT:-75}))" python3 -m benchmarks.tuning_time --cases 4 --limit "${LIMIT:-75}" \
             --json "benchmarks/results/tuning_time.${DEVICE:-nvidia-h200}.json" ||
             echo "tuning time: ended with $?"
         pack

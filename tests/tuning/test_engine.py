@@ -9,23 +9,27 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tuning_samples import configs, points
+from tuning_samples import configs, context, points
 
+from kernel_builder.tuning.engine import Engine
 from kernel_builder.tuning.log import Measurements
+from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Matrix, Point
-from kernel_builder.tuning.plan import MeasureOptions
-from kernel_builder.tuning.runner import Task
+from kernel_builder.tuning.plan import Assignment, MeasureOptions, Progress
+from kernel_builder.tuning.runner import Outcome, Task
 from kernel_builder.tuning.runners.model import model_ms
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 from kernel_builder.tuning.search import Limits
 from kernelhub.errors import TuningError
+from kernelhub.formats.tree import Config
 
 QUICK = Timeouts(check=1.0, measure=5.0)
 
@@ -268,3 +272,113 @@ def test_events_are_json(tmp_path: Path, measure: Callable[..., Any]) -> None:
     )
     failed = [c for c in matrix.cells.values() if c.reason]
     assert json.dumps([c.detail for c in failed])
+
+
+class Recorder:
+    """A runner in this process that notes what it is asked for."""
+
+    def __init__(self, seconds: float = 0.0, hang: float = 0.0) -> None:
+        self.seconds = seconds
+        self.hang = hang
+        self.prepared: list[tuple[str, int]] = []
+        self.checked: list[str] = []
+        self.interrupted = threading.Event()
+
+    def prepare(self, task: Task, configs: Sequence[Config]) -> None:
+        self.prepared.append((task.point, len(configs)))
+
+    def check(
+        self, task: Task, configs: Sequence[Config], base: Config | None = None
+    ) -> Iterator[Outcome]:
+        self.checked.append(task.point)
+        for config in configs:
+            time.sleep(self.seconds)
+            yield Outcome(config=config)
+
+    def measure(self, task: Task, configs: Sequence[Config], rounds: int) -> Iterator[Outcome]:
+        if self.interrupted.wait(self.hang):
+            return
+        for config in configs:
+            ms = model_ms(task.features, config)
+            yield Outcome(config=config, samples=(ms,) * rounds)
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+
+    def effort(self) -> dict[str, float]:
+        return {"check": 1.0}
+
+
+def engine_run(path: Path, runner: Recorder, **options: Any) -> Progress:
+    writer = Writer(path)
+    with writer.open():
+        assignment = Assignment(
+            context=context(),
+            writer=writer,
+            points=points(),
+            candidates={p.id: configs() for p in points()},
+        )
+        return Engine([assignment], [runner], MeasureOptions(**options)).run()  # type: ignore[list-item]
+
+
+def test_points_are_prepared_some_ahead_once_and_only_where_something_is_left(
+    tmp_path: Path,
+) -> None:
+    first = Recorder()
+    progress = engine_run(tmp_path / "a.jsonl", first)
+    assert progress.effort["check"] == 1.0
+    assert len(first.prepared) == len(set(first.prepared)) == len(points())
+    assert {count for _, count in first.prepared} == {len(configs())}
+    # All but the last three points are decided: those cost nothing, not even a look.
+    lines = (tmp_path / "a.jsonl").read_text().splitlines(keepends=True)
+    left = {p.id for p in points()[-3:]}
+    kept = [x for x in lines if json.loads(x).get("result", ["", ""])[1] not in left]
+    (tmp_path / "b.jsonl").write_text("".join(kept))
+    second = Recorder()
+    engine_run(tmp_path / "b.jsonl", second)
+    assert {point for point, _ in second.prepared} == left
+    assert set(second.checked) == left
+    third = Recorder()
+    engine_run(tmp_path / "a.jsonl", third)
+    assert third.prepared == third.checked == []
+
+
+def test_only_configurations_in_the_race_are_prepared_again(tmp_path: Path) -> None:
+    engine_run(tmp_path / "a.jsonl", Recorder())
+    lines = (tmp_path / "a.jsonl").read_text().splitlines(keepends=True)
+    point = points()[0].id
+    cut = [
+        number
+        for number, line in enumerate(lines)
+        if json.loads(line).get("result", ["", ""])[1] == point
+    ][len(configs())]
+    (tmp_path / "b.jsonl").write_text("".join(lines[:cut]))
+    again = Recorder()
+    engine_run(tmp_path / "b.jsonl", again)
+    assert 0 < dict(again.prepared)[point] < len(configs())
+
+
+@pytest.mark.parametrize("trouble", [{"seconds": 0.05}, {"hang": 60.0}])
+def test_the_budget_bounds_the_run(tmp_path: Path, trouble: dict[str, float]) -> None:
+    start = time.monotonic()
+    progress = engine_run(tmp_path / "a.jsonl", Recorder(**trouble), budget=0.5)
+    assert time.monotonic() - start < 6
+    assert not progress.finished
+    assert all(
+        cell.reason is None
+        for cell in Measurements.read(tmp_path / "a.jsonl").matrix(context()).cells.values()
+    )
+
+
+def test_an_interrupted_worker_is_no_fault_of_any_configuration(
+    tmp_path: Path, measure: Callable[..., Any]
+) -> None:
+    start = time.monotonic()
+    progress, matrix = measure(
+        tmp_path / "a.jsonl",
+        troubles=[{"kind": "hang"}],
+        options=MeasureOptions(budget=1.0),
+    )
+    assert time.monotonic() - start < 20
+    assert not progress.finished
+    assert not matrix.cells

@@ -22,6 +22,7 @@ import selectors
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from kernel_builder.tuning.runners.facts import failure_of
@@ -54,24 +55,20 @@ def _refusal(config: Config, error: Exception) -> dict[str, Any] | None:
 def serve(requests: int, forks: Forks) -> None:
     """Work on requests until there are none and the asker is gone."""
     text = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select(timeout=1.0):
-                if key.fd != requests:
-                    if not forks.news(key.fd):
-                        selector.unregister(key.fd)
-                    continue
-                data = os.read(requests, 1 << 16)
-                if not data:
-                    forks.kill_all()
-                    return
-                *lines, text = (text + data).split(b"\n")
-                for line in lines:
-                    pipe = forks.start(json.loads(line))
-                    if pipe not in selector.get_map():
-                        selector.register(pipe, selectors.EVENT_READ)
-            forks.kill_late()
+    forks.selector.register(requests, selectors.EVENT_READ)
+    while True:
+        for key, _ in forks.selector.select(timeout=1.0):
+            if key.fd != requests:
+                forks.news(key.fd)
+                continue
+            data = os.read(requests, 1 << 16)
+            if not data:
+                forks.kill_all()
+                return
+            *lines, text = (text + data).split(b"\n")
+            for line in lines:
+                forks.start(json.loads(line))
+        forks.kill_late()
 
 
 def _first_line(requests: int) -> Any:
@@ -102,7 +99,8 @@ def main() -> None:
     _warm_up(tunables)
     answers.write('{"ready": true}\n')
     answers.flush()
-    serve(0, Forks(lambda job: compile_job(tunables, job), answer, first["seconds"]))
+    with selectors.DefaultSelector() as selector:
+        serve(0, Forks(partial(compile_job, tunables), answer, first["seconds"], selector))
 
 
 def _warm_up(tunables: Mapping[str, Any]) -> None:

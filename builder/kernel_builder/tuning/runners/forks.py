@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import signal
 import tempfile
 import time
@@ -42,15 +43,17 @@ class Forks:
         work: done in a child; its result is JSON.
         answer: called here with the job and what came out.
         seconds: that one job may take.
+        selector: told which pipes to watch; `news` is to be called for those that are readable.
     """
 
     work: Callable[[Job], Any]
     answer: Callable[[Job, Any], None]
     seconds: float
+    selector: selectors.BaseSelector
     _children: dict[int, _Child] = field(default_factory=dict)  # by the pipe that it answers on
 
-    def start(self, job: Job) -> int:
-        """Begin a job; returns the descriptor that becomes readable when there is news."""
+    def start(self, job: Job) -> None:
+        """Begin a job."""
         idle = (p for p, c in self._children.items() if c.job is None and not c.late)
         pipe = next(idle, None) or self._fork()
         child = self._children[pipe]
@@ -58,24 +61,24 @@ class Forks:
         child.deadline = time.monotonic() + self.seconds
         with contextlib.suppress(BrokenPipeError):  # it died idle: its pipe brings the news
             os.write(child.requests, json.dumps(job).encode() + b"\n")
-        return pipe
 
-    def news(self, pipe: int) -> bool:
-        """Take what a child says; False if it has ended, and will say no more."""
+    def news(self, pipe: int) -> None:
+        """Take what a child says, or that it has ended."""
         child = self._children[pipe]
         data = os.read(pipe, 1 << 16)
         child.answer += data
         if data:
             if child.answer.endswith(b"\n"):
                 self._finish(child, json.loads(child.answer))
-            return True
+            return
         _, status = os.waitpid(child.pid, 0)
         self._finish(child, _verdict(child, status, self.seconds))
         del self._children[pipe]
+        # Before the pipe is closed: siblings have inherited it, so closing alone would not end it.
+        self.selector.unregister(pipe)
         os.close(pipe)
         os.close(child.requests)
         child.errors.close()
-        return False
 
     def kill_late(self) -> None:
         """End children that have used up their time; their pipes then bring the news."""
@@ -109,6 +112,7 @@ class Forks:
         os.close(answers)
         os.close(jobs)
         self._children[read] = _Child(pid=pid, requests=requests, errors=errors)
+        self.selector.register(read, selectors.EVENT_READ)
         return read
 
 

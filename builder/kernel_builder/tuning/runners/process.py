@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config, DeviceFacts
 
 _log = logging.getLogger(__name__)
+_HANGING = 300.0  # seconds without a compilation that ends
 _PATIENCE = 0.2  # seconds between looks whether somebody has interrupted
 
 
@@ -142,11 +143,19 @@ class ProcessRunner:
         # The last that is submitted comes first.
         jobs = [submit(task, config, arch, urgent=True) for config in reversed(configs)]
         with self._spending("compile"):
-            left = set(jobs)
-            while left and not self._interrupted.is_set():
-                _, left = wait(left, timeout=_PATIENCE)
+            self._wait(set(jobs))
         outcomes = [job.result() for job in reversed(jobs) if job.done()]
         return {config_key(o.config): o for o in outcomes if o is not None}
+
+    def _wait(self, left: set[Future[Outcome | None]]) -> None:
+        """Wait for all, until somebody interrupts, or long after the compilers' own limit."""
+        last = time.monotonic()
+        while left and not self._interrupted.is_set():
+            done, left = wait(left, timeout=_PATIENCE)
+            last = time.monotonic() if done else last
+            if time.monotonic() - last > _HANGING and self._compilers is not None:
+                _log.warning("compiling ahead hangs; the measuring process goes on without it")
+                self._compilers.close()
 
     def measure(self, task: Task, configs: Sequence[Config], rounds: int) -> Iterator[Outcome]:
         # A worker that was replaced since has not checked these.
