@@ -41,7 +41,8 @@ for step in $STEPS; do
     matmul) measure matmul 40 ;;
     time)
         echo "== tuning time"
-        timeout -k 5 "$((2 * ${LIMIT:-75}))" python3 -m benchmarks.tuning_time --cases 4 --limit "${LIMIT:-75}" \
+        limit=${LIMIT:-75}
+        timeout -k 5 "$((2 * limit + 20))" python3 -m benchmarks.tuning_time --limit "$limit" \
             --json "benchmarks/results/tuning_time.${DEVICE:-nvidia-h200}.json" ||
             echo "tuning time: ended with $?"
         pack

@@ -135,7 +135,9 @@ def test_an_interrupted_runner_waits_for_nobody(
     runner.close()
 
 
-def test_urgent_jobs_go_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_asked_for_last_or_again_goes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     sent: list[int] = []
 
     class Silent:
@@ -151,7 +153,7 @@ def test_urgent_jobs_go_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             if not sent:
                 return {"ready": True}
             time.sleep(0.05)
-            return {"job": len(sent) - 1, "outcome": None} if len(sent) < 4 else None
+            return {"job": len(sent) - 1, "outcome": None} if len(sent) < 3 else None
 
         def kill(self) -> None: ...
 
@@ -159,11 +161,10 @@ def test_urgent_jobs_go_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     compilers = Compilers(site_of(tmp_path), 1)
     compilers.learn(found())
     compilers._child = Silent()  # type: ignore[assignment]
-    for size in (1, 2, 3):
+    for size in (1, 2, 3, 1):
         compilers.submit(TASK, block(size), "sm_90")
-    compilers.submit(TASK, block(4), "sm_90", urgent=True)
     compilers._listen(compilers._child)  # type: ignore[arg-type]
-    assert sent == [4, 1, 2, 3]
+    assert sent == [1, 3, 2]
 
 
 def test_a_child_that_is_killed_is_no_verdict() -> None:

@@ -100,7 +100,7 @@ def test_candidates_are_captured_once_and_sampled_in_rounds(
     monkeypatch.setattr(sys, "path", list(sys.path))
     core = DeviceCore(site=project_place(project).site.to_json(), index=None)
     core._timer = GraphTimer(Device(), "warm")  # the only part that needs a GPU
-    found = core.collect()[0]
+    found = core.collect(lambda _: None)[0]
     task = Task(kernel=found.kernel, case=found.case, point=found.point, features=found.features)
     marks = Marks()
     assert all(

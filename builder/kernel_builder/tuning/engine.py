@@ -63,7 +63,7 @@ class Engine:
         self._stop = threading.Event()
         self._measured = 0
         self._waiting = 0  # jobs that no runner has begun
-        self._prepared: set[tuple[str, str, bool]] = set()
+        self._wanted: dict[tuple[str, str, bool], list[Config]] = {}  # see `_prepare`
 
     def run(self) -> Progress:
         """Measure what is missing.
@@ -154,17 +154,19 @@ class Engine:
             self._reporter.advance(1, note=self._note(job))
 
     def _prepare(self, runner: Runner, jobs: Sequence[_Job]) -> None:
-        """Have the next jobs compiled for which there is anything left to do, in their order."""
-        ahead = 0
+        """Have the next points compiled on which anything is left to do."""
+        found: list[tuple[_Job, list[Config]]] = []
         for job in jobs:
-            wanted = in_race(self._first(job), partial(self._cell, job), self._options.rules)
             name = (job.assignment.context.kernel, job.point.id, job.pruned)
-            if wanted and name not in self._prepared:
-                self._prepared.add(name)
-                runner.prepare(_task(job), wanted)
-            ahead += bool(wanted)
-            if ahead > _AHEAD:
-                return
+            if name not in self._wanted:
+                lookup = partial(self._cell, job)
+                self._wanted[name] = in_race(self._first(job), lookup, self._options.rules)
+            if self._wanted[name]:
+                found.append((job, self._wanted[name]))
+            if len(found) > _AHEAD:
+                break
+        for job, wanted in reversed(found):  # what is prepared last comes first
+            runner.prepare(_task(job), wanted)
 
     def _first(self, job: _Job) -> list[Config]:
         if job.only is not None:

@@ -106,7 +106,8 @@ class Runner(Protocol):
         """
 
     def prepare(self, task: Task, configs: Sequence[Config]) -> None:
-        """Compile these in the background if that is possible; returns at once, raises nothing."""
+        """Compile these in the background, before all that was prepared earlier, if that is
+        possible. Returns at once, raises nothing; may be called again for the same."""
 
     def check(
         self, task: Task, configs: Sequence[Config], base: Config | None = None

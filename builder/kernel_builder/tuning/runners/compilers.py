@@ -84,14 +84,11 @@ class Compilers:
             with self._lock:
                 self._recipes[found.point] = found.recipe
 
-    def submit(
-        self, task: Task, config: Config, arch: str, *, urgent: bool = False
-    ) -> Future[Outcome | None]:
-        """Compile a configuration of a task, once.
+    def submit(self, task: Task, config: Config, arch: str) -> Future[Outcome | None]:
+        """Compile a configuration of a task, once. What is submitted last, or again, comes first.
 
         Args:
             arch: "sm_90", of the device that will run it.
-            urgent: somebody waits for it: before all that was submitted ahead of time.
 
         Returns:
             The outcome if the compiler refuses or crashes. None if it is in the cache, or if the
@@ -102,7 +99,7 @@ class Compilers:
             job = self._jobs.get(key)
             if job is None:
                 job = self._add(key, task, config, arch)
-            if urgent and key in self._waiting:
+            if key in self._waiting:
                 self._waiting.move_to_end(key, last=False)
             self._send()
         return job.done

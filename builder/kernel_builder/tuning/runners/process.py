@@ -118,7 +118,7 @@ class ProcessRunner:
 
     def prepare(self, task: Task, configs: Sequence[Config]) -> None:
         if self._compilers is not None and self._station is not None:
-            for config in configs:
+            for config in reversed(configs):
                 self._compilers.submit(task, config, self._station.device.arch)
 
     def check(
@@ -140,8 +140,7 @@ class ProcessRunner:
         if self._compilers is None:
             return {}
         arch, submit = self.station.device.arch, self._compilers.submit
-        # The last that is submitted comes first.
-        jobs = [submit(task, config, arch, urgent=True) for config in reversed(configs)]
+        jobs = [submit(task, config, arch) for config in reversed(configs)]
         with self._spending("compile"):
             self._wait(set(jobs))
         outcomes = [job.result() for job in reversed(jobs) if job.done()]
