@@ -94,8 +94,10 @@ def _start(
 
 
 def _child(order: Order, operations: dict[str, Callable[[Order], None]]) -> Outcome:
-    os.environ.update(order.get("environment", {}))
     os.chdir(order["folder"])
+    if "user" in order:
+        _become(order["user"], order, operations)
+    os.environ.update(order.get("environment", {}))
     count = _count_events(order.get("die_at"))
     try:
         with contextlib.redirect_stderr(io.StringIO()):
@@ -108,6 +110,16 @@ def _child(order: Order, operations: dict[str, Callable[[Order], None]]) -> Outc
         trace = "" if clean else traceback.format_exc()[-3000:]
         return {"ok": False, "clean": clean, "error": text, "trace": trace, "events": count[0]}
     return {"ok": True, "events": count[0]}
+
+
+def _become(user: int, order: Order, operations: dict[str, Callable[[Order], None]]) -> None:
+    """Be another user. What that user may not import is imported before, by another kernel."""
+    os.environ["KERNELHUB_CACHE"] = order["warm"]
+    operations["get"]({"repo_id": order["other"]})
+    os.setgroups([])
+    os.setgid(order["group"])
+    os.setuid(user)
+    os.umask(order["umask"])
 
 
 def _count_events(die_at: int | None) -> list[int]:
