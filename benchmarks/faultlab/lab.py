@@ -24,6 +24,7 @@ from .cases import FILES, WRONG, Case
 
 REPO = "demo/k"
 OTHER = "demo/other"
+LARGE = "demo/large"
 LIMIT = 40.0
 LIMIT_OF_PUBLISHING = 150.0  # the library underneath repeats requests too, with waits of its own
 DATA = hashlib.sha256(FILES["data.bin"]).hexdigest()
@@ -76,7 +77,7 @@ class Lab:
         self.hub = hub
         self._project = project
         self._published = 0
-        self._repo = REPO
+        self.repo = REPO
         self._lock: bytes | None = None
         self._process = self._start()
 
@@ -94,7 +95,6 @@ class Lab:
             "HF_HOME": str(self.home),
             "HF_HUB_DISABLE_XET": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DOWNLOAD_TIMEOUT": "2",
             "HF_HUB_ETAG_TIMEOUT": "2",
             "KERNELHUB_TIMEOUT": "5",
@@ -226,10 +226,10 @@ class Lab:
         for folder in (self.home, self.work):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-        self._repo = REPO
+        self.repo = REPO
         if operation == "publish":
             self._published += 1
-            self._repo = f"demo/p{self._published}"
+            self.repo = f"demo/p{self._published}"
         if operation in ("lock", "sync"):
             (self.work / "kernel-requirements.txt").write_text(f"{REPO}==1\n")
         if operation == "sync":
@@ -250,13 +250,17 @@ class Lab:
         return {
             "operation": operation,
             "folder": str(self.work),
-            "repo_id": self._repo,
+            "repo_id": self.repo,
             "project": str(self._project),
             "data": DATA,
             "limit": LIMIT_OF_PUBLISHING if operation == "publish" else LIMIT,
             "other": OTHER,
             **more,
         }
+
+    def together(self, orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Do several things at the same time, each in a child; `orders` are what `run` takes."""
+        return self._send([self._facts(order.pop("operation"), **order) for order in orders])
 
     def _send(self, orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
         assert self._process.stdin is not None
@@ -290,6 +294,8 @@ def laboratory(folder: Path, clients: tuple[str, ...]) -> Iterator[dict[str, Lab
     with running_hub(folder / "hub", trusted=["demo"]) as hub, contextlib.ExitStack() as stack:
         _publish(hub, REPO, FILES)
         _publish(hub, OTHER, {**FILES, "other.py": b""})
+        parts = {f"part{n}.bin": os.urandom(5_000_000 // 17) for n in range(17)}
+        _publish(hub, LARGE, {**FILES, **parts})
         labs = {}
         for name in clients:
             labs[name] = Lab(name, folder, hub, project)
