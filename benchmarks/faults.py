@@ -68,17 +68,18 @@ def figures(ours: Sequence[Result], peer: Sequence[Result]) -> list[Figure]:
     for group in GROUPS:
         mine, theirs = _counts(ours, group), _counts(peer, group)
         tried = sum(theirs.values())
-        for verdict in VERDICTS:
-            found.append(
-                Figure(
-                    name=f"{group}-{verdict}",
-                    value=mine[verdict],
-                    unit="cases",
-                    target=0 if verdict == "lost" else None,
-                    peer=theirs[verdict] if tried else None,
-                    note=f"of {sum(mine.values())} tried" + (f", peer of {tried}" if tried else ""),
-                )
+        note = f"of {sum(mine.values())} tried" + (f", peer of {tried}" if tried else "")
+        found += [
+            Figure(
+                name=f"{group}-{verdict}",
+                value=mine[verdict],
+                unit="cases",
+                target=0 if verdict == "lost" else None,
+                peer=theirs[verdict] if tried else None,
+                note=note,
             )
+            for verdict in VERDICTS
+        ]
     return found
 
 

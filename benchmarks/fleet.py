@@ -71,7 +71,9 @@ def start(lab: Lab, processes: int, faults: Sequence[Fault], *, apart: bool = Fa
     )
 
 
-def together(labs: Mapping[str, Lab], options: argparse.Namespace, raw: dict[str, Any]) -> list[Figure]:
+def together(
+    labs: Mapping[str, Lab], options: argparse.Namespace, raw: dict[str, Any]
+) -> list[Figure]:
     """A cold start of a node, against one process."""
     slow = Fault(effect="stall", after=0, seconds=options.latency)
     many, one = options.processes, 1
@@ -124,7 +126,9 @@ def together(labs: Mapping[str, Lab], options: argparse.Namespace, raw: dict[str
     ]
 
 
-def limited(labs: Mapping[str, Lab], options: argparse.Namespace, raw: dict[str, Any]) -> list[Figure]:
+def limited(
+    labs: Mapping[str, Lab], options: argparse.Namespace, raw: dict[str, Any]
+) -> list[Figure]:
     """A Hub that answers 429 to what goes beyond its rate."""
     limit = Fault(effect="status", status=429, headers={"Retry-After": "1"}, above_rate=RATE)
     node = {client: start(lab, options.processes, [limit]) for client, lab in labs.items()}

@@ -19,7 +19,7 @@ SOURCE_SIZE = 512
 
 
 def source(text: bytes) -> bytes:
-    """A module of `SOURCE_SIZE` bytes that runs `text`, and leaves a mark if its bytes are wrong."""
+    """A module of `SOURCE_SIZE` bytes that runs `text`, and leaves a mark if they are wrong."""
     body = TRAP + text
     return body + b"#" * (SOURCE_SIZE - len(body) - 1) + b"\n"
 

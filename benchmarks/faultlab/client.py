@@ -44,9 +44,7 @@ def main() -> None:
         print(json.dumps(_together(json.loads(line), operations)), flush=True)
 
 
-def _together(
-    orders: list[Order], operations: dict[str, Callable[[Order], Any]]
-) -> list[Outcome]:
+def _together(orders: list[Order], operations: dict[str, Callable[[Order], Any]]) -> list[Outcome]:
     """Fork a child for each order; the outcome of one that was killed is its signal."""
     began = time.monotonic()
     children = [(*_start(order, operations), order) for order in orders]
@@ -75,9 +73,7 @@ def _outcome(said: bytes, status: int) -> Outcome:
     return dict(json.loads(said))
 
 
-def _start(
-    order: Order, operations: dict[str, Callable[[Order], Any]]
-) -> tuple[int, int]:
+def _start(order: Order, operations: dict[str, Callable[[Order], Any]]) -> tuple[int, int]:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:
@@ -106,7 +102,7 @@ def _child(order: Order, operations: dict[str, Callable[[Order], Any]]) -> Outco
             said = operations[order["operation"]](order)
     except WrongResultError as error:
         return {"ok": False, "clean": False, "error": str(error), "events": count[0]}
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - which ones come out is what is tried
         clean = _is_clean(error)
         text = f"{type(error).__name__}: {error}"[:600]
         trace = "" if clean else traceback.format_exc()[-3000:]
@@ -129,7 +125,7 @@ def _become(user: int, order: Order, operations: dict[str, Callable[[Order], Any
 def _count_events(die_at: int | None) -> list[int]:
     count = [0]
 
-    def hook(event: str, arguments: object) -> None:
+    def hook(event: str, _: object) -> None:
         if event in EVENTS:
             count[0] += 1
             if count[0] == die_at:
@@ -171,7 +167,7 @@ def _ours() -> dict[str, Callable[[Order], Any]]:
         _check(kernelhub.loader.get_kernel(order["repo_id"], version=1), order)
 
     def command(*arguments: str) -> Callable[[Order], Any]:
-        def run(order: Order) -> None:
+        def run(_: Order) -> None:
             with contextlib.redirect_stdout(io.StringIO()):
                 group.main(args=list(arguments), standalone_mode=False)
 
@@ -184,7 +180,7 @@ def _ours() -> dict[str, Callable[[Order], Any]]:
             sleep=lambda seconds: time.sleep(min(seconds, WAIT_AT_MOST)),
         )
         project = Project.open(Path(order["project"]))
-        publish(project, hub, Options(repo_id=order["repo_id"], wait=lambda seconds: None))
+        publish(project, hub, Options(repo_id=order["repo_id"], wait=lambda _: None))
 
     def verify(order: Order) -> list[float]:
         """Seconds that checking a loaded kernel takes: the first time, and again."""
@@ -200,8 +196,13 @@ def _ours() -> dict[str, Callable[[Order], Any]]:
             seconds.append(time.perf_counter() - began)
         return seconds
 
-    return {"get": get, "verify": verify, "lock": command("lock"), "sync": command("sync", "--frozen"),
-            "publish": send}  # fmt: skip
+    return {
+        "get": get,
+        "verify": verify,
+        "lock": command("lock"),
+        "sync": command("sync", "--frozen"),
+        "publish": send,
+    }
 
 
 def _peer() -> dict[str, Callable[[Order], Any]]:

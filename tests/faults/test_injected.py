@@ -1,4 +1,4 @@
-"""Spoiled requests, killed clients and changed files: a seeded few of what `benchmarks.faults` runs."""
+"""Spoiled requests, killed clients, changed files: a seeded few of `benchmarks.faults`."""
 
 from __future__ import annotations
 

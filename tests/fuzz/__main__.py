@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", help="default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--corpus", type=Path, default=Path(tempfile.gettempdir()) / "kernelhub-fuzz")
+    parser.add_argument(
+        "--corpus", type=Path, default=Path(tempfile.gettempdir()) / "kernelhub-fuzz"
+    )
     parser.add_argument("--reproduce", type=Path, metavar="FILE")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -41,7 +43,9 @@ def main() -> int:
             TARGETS[name].run(options.reproduce.read_bytes())
         return 0
     failed = [name for name in names if not _passes(name, options)]
-    print(f"{len(names)} targets, {options.seconds} s each; findings: {', '.join(failed) or 'none'}")
+    print(
+        f"{len(names)} targets, {options.seconds} s each; findings: {', '.join(failed) or 'none'}"
+    )
     return 3 if failed else 0
 
 
@@ -52,7 +56,9 @@ def _passes(name: str, options: argparse.Namespace) -> bool:
         [*command, "--corpus", str(options.corpus)], stderr=subprocess.PIPE, text=True
     )
     lines = done.stderr.splitlines()
-    print(f"{name}: {'ok' if done.returncode == 0 else 'FINDING'}; {_last_count(lines)}", flush=True)
+    print(
+        f"{name}: {'ok' if done.returncode == 0 else 'FINDING'}; {_last_count(lines)}", flush=True
+    )
     if done.returncode:
         print("\n".join(lines[-40:]))
     return done.returncode == 0

@@ -244,9 +244,7 @@ _TREE = tree.Tree(
     root=tree.Split(
         tree.Numeric(("M", "N"), 4096.5, ("N",)),
         tree.Leaf((0, 1)),
-        tree.Split(
-            tree.Categorical("x_dtype", ("float16",)), tree.Leaf((1,)), tree.Leaf((1, 0))
-        ),
+        tree.Split(tree.Categorical("x_dtype", ("float16",)), tree.Leaf((1,)), tree.Leaf((1, 0))),
     ),
 )
 _SCORE = {"points": 1, "unmeasured": 0, "geomean": 1.0, "worst": 1.1}
@@ -316,7 +314,11 @@ _FILE = {"path": "build/torch-cpu/__init__.py", "size": 3, "git_sha1": COMMIT, "
 
 def _bundled() -> bytes:
     manifest, text = _json(_MANIFEST), _LOCK.encode()
-    parts = [("bundle.json", manifest), ("kernelhub.lock", text), (f"blobs/sha256/{SHA}", b"x" * 10)]
+    parts = [
+        ("bundle.json", manifest),
+        ("kernelhub.lock", text),
+        (f"blobs/sha256/{SHA}", b"x" * 10),
+    ]
     found = b"".join(tar.header(n, len(d)) + d + tar.padding(len(d)) for n, d in parts)
     return found + tar.END
 
@@ -340,10 +342,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "build-toml": Target(run=_build_toml, seeds=(_BUILD.encode(),)),
     "tree": Target(run=_tree, seeds=(tree.render(_TREE).encode(),)),
-    "evidence": Target(
-        run=_evidence,
-        seeds=(_json(_EVIDENCE),)
-    ),
+    "evidence": Target(run=_evidence, seeds=(_json(_EVIDENCE),)),
     "manifest": Target(run=_manifest, seeds=(_json(_MANIFEST),)),
     "bundle": Target(run=_bundle, seeds=(_bundled(),)),
     "tar": Target(run=_tar, seeds=(_bundled(),)),

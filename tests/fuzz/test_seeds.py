@@ -27,6 +27,8 @@ def _changed(seed: bytes, chance: random.Random) -> bytes:
     for _ in range(chance.randint(1, 4)):
         start = chance.randrange(len(data) + 1)
         end = min(len(data), start + chance.choice((0, 1, 1, 8, 64)))
-        filler = chance.choice((b"", bytes([chance.randrange(256)]), data[:start][-20:], b"9" * 400))
+        filler = chance.choice(
+            (b"", bytes([chance.randrange(256)]), data[:start][-20:], b"9" * 400)
+        )
         data[start:end] = filler
     return bytes(data)
