@@ -341,7 +341,13 @@ def parse_listing(data: bytes | None) -> tuple[RemoteFile, ...] | None:
         return None
     try:
         files = tuple(RemoteFile(**item) for item in json.loads(data))
-        unsafe = any(path_fault(file.path) or not isinstance(file.size, int) for file in files)
     except (ValueError, TypeError, RecursionError):
         return None
-    return None if unsafe else files
+    return files if all(map(_is_sound, files)) else None
+
+
+def _is_sound(file: RemoteFile) -> bool:
+    texts = [file.path, file.git_sha1, *([] if file.sha256 is None else [file.sha256])]
+    if not all(isinstance(text, str) for text in texts):
+        return False
+    return type(file.size) is int and file.size >= 0 and path_fault(file.path) is None

@@ -243,15 +243,13 @@ class Hub:
         return Committed(oid=made.oid, url=str(made.commit_url), pull_request=made.pr_url)
 
     def _call(self, what: str, call: Callable[[], T]) -> T:
-        ends = time.monotonic() + self._timeout
         for wait in (*_WAITS, None):
             try:
                 with _patience(self._timeout):
                     return call()
             except library_errors() as error:
                 translated = translate(error, what)
-                late = time.monotonic() > ends  # the library underneath has repeated it as well
-                if wait is None or late or not is_passing(error):
+                if wait is None or not is_passing(error):
                     raise translated from error
                 pause = min(asked_wait(error) or wait, _LONGEST_WAIT)
                 log.warning("could not %s (%s); again in %.0f s", what, translated.message, pause)
