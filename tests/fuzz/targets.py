@@ -165,7 +165,7 @@ def _remembered(data: bytes) -> None:
 def _listing(data: bytes) -> None:
     for file in places.parse_listing(data) or ():
         assert path_fault(file.path) is None
-        assert file.id.value
+        assert isinstance(file.id.value, str)
         assert file.size >= 0
 
 
