@@ -183,7 +183,7 @@ def _ours() -> dict[str, Callable[[Order], Any]]:
         publish(project, hub, Options(repo_id=order["repo_id"], wait=lambda _: None))
 
     def verify(order: Order) -> list[float]:
-        """Seconds that checking a loaded kernel takes: the first time, and again."""
+        """Seconds that checking a loaded kernel takes: wall and CPU the first time, and again."""
         module = kernelhub.loader.get_kernel(order["repo_id"], version=1)
         folder = Path(module.__file__).parent
         metadata = parse_metadata((folder / METADATA).read_bytes())
@@ -191,9 +191,9 @@ def _ours() -> dict[str, Callable[[Order], Any]]:
         kernelhub.verify._verified.clear()
         seconds = []
         for _ in range(2):
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.process_time()
             kernelhub.verify.verify_once(folder, manifest)
-            seconds.append(time.perf_counter() - began)
+            seconds += [time.perf_counter() - began, time.process_time() - busy]
         return seconds
 
     return {
