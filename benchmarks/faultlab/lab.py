@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelhub.formats.digest import Digest, hash_bytes
-from kernelhub.formats.metadata import Metadata, render_metadata
+from kernel_builder.hub import Hub
+from kernel_builder.pack import build
+from kernel_builder.project import Project
+from kernel_builder.publish import Options, publish
 from kernelhub.serve.testing import RunningHub, running_hub
 
 from .cases import FILES, WRONG, Case
@@ -289,54 +291,29 @@ def _change(path: Path, how: str) -> None:
 
 @contextmanager
 def laboratory(folder: Path, clients: tuple[str, ...]) -> Iterator[dict[str, Lab]]:
-    """A Hub with one kernel, a project to publish, and these clients."""
-    project = _project(folder / "project")
+    """A Hub with some kernels, a project to publish, and these clients."""
+    parts = {f"part{n}.bin": os.urandom(5_000_000 // 17) for n in range(17)}
+    projects = {
+        REPO: _project(folder / "project", {}),
+        OTHER: _project(folder / "other", {"other.py": b"X = 1\n"}),
+        LARGE: _project(folder / "large", parts),
+    }
     with running_hub(folder / "hub", trusted=["demo"]) as hub, contextlib.ExitStack() as stack:
-        _publish(hub, REPO, FILES)
-        _publish(hub, OTHER, {**FILES, "other.py": b""})
-        parts = {f"part{n}.bin": os.urandom(5_000_000 // 17) for n in range(17)}
-        _publish(hub, LARGE, {**FILES, **parts})
+        for repo_id, project in projects.items():
+            publish(Project.open(project), Hub(hub.url), Options(repo_id=repo_id))
         labs = {}
         for name in clients:
-            labs[name] = Lab(name, folder, hub, project)
+            labs[name] = Lab(name, folder, hub, projects[REPO])
             stack.callback(labs[name].close)
         yield labs
 
 
-def _project(root: Path) -> Path:
-    from kernel_builder.pack import build
-    from kernel_builder.project import Project
-
+def _project(root: Path, more: Mapping[str, bytes]) -> Path:
+    """A built project of `FILES` and more."""
     package = root / "torch-ext" / "fault_lab"
     package.mkdir(parents=True)
     (root / "build.toml").write_text(BUILD_TOML)
-    for name, data in FILES.items():
+    for name, data in {**FILES, **more}.items():
         (package / name).write_bytes(data)
     build(Project.open(root))
     return root
-
-
-def _publish(hub: RunningHub, repo_id: str, files: Mapping[str, bytes]) -> None:
-    from huggingface_hub import CommitOperationAdd, HfApi
-
-    api = HfApi(endpoint=hub.url, token=False)
-    value = {
-        "name": "fault-lab",
-        "id": "_fault_lab_cpu_0000000",
-        "version": 1,
-        "license": "Apache-2.0",
-        "python-depends": [],
-        "backend": {"type": "cpu"},
-    }
-    digest = Digest(algorithm="sha256", files={p: hash_bytes(d) for p, d in files.items()})
-    model = Metadata.model_validate(value, by_alias=True, by_name=False)
-    metadata = render_metadata(model.model_copy(update={"digest": digest}))
-    api.create_repo(repo_id, repo_type="kernel")
-    api.create_branch(repo_id, repo_type="kernel", branch="v1")
-    operations = [
-        CommitOperationAdd(f"build/torch-cpu/{path}", data)
-        for path, data in {**files, "metadata.json": metadata}.items()
-    ]
-    api.create_commit(
-        repo_id, operations, commit_message="Build", repo_type="kernel", revision="v1"
-    )
