@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelhub.errors import InputError, RepositoryNotFound
+from kernelhub.errors import HubUnavailable, InputError, RepositoryNotFound
 from kernelhub.reporter import SILENT, Reporter
 
 from .api import Break
@@ -176,6 +176,13 @@ def _publish_branch(
         if content.branch not in refs.branches:
             hub.create_branch(repo_id, content.branch, refs.branches.get(MAIN))
             refs = hub.refs(repo_id)
+        if content.branch not in refs.branches:
+            raise HubUnavailable(
+                f"{hub.endpoint} says that it made branch {content.branch} of {repo_id}, and it is"
+                " not there",
+                url=hub.endpoint,
+                hint="check the endpoint; a proxy may answer in the Hub's place",
+            )
         plan = _plan(hub, repo_id, refs, content)
     if plan.is_empty:
         return BranchResult(plan=plan, committed=None)
