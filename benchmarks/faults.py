@@ -1,6 +1,6 @@
 """Loading, locking, syncing and publishing while things go wrong: tried, survived, refused, lost.
 
-    python -m benchmarks.faults [--json] [--runs 300] [--seed 1] [--peer-runs 120]
+    python -m benchmarks.faults [--json] [--runs 300] [--seed 1] [--peer-runs 60] [--minutes 30]
 
 Each case starts cold in a process of its own and is followed by the same thing undisturbed. A case
 is *survived* if it gave the right result, *refused* if it ended with an error of the client's own
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,11 +35,17 @@ VERDICTS = ("survived", "refused", "lost")
 GROUPS = ("request", "death", "disk")
 
 
-def run_all(lab: Lab, operations: Sequence[str], runs: int, seed: int) -> list[Result]:
-    """So many cases of each group, the same for the same seed."""
+def run_all(
+    lab: Lab, operations: Sequence[str], runs: int, seed: int, minutes: float
+) -> list[Result]:
+    """So many cases, the same for the same seed; no new one after so many minutes."""
+    ends = time.monotonic() + 60 * minutes
     clean = {operation: lab.clean(operation) for operation in operations}
     results: list[Result] = []
     for case in _chosen(lab, clean, runs, seed):
+        if time.monotonic() > ends:
+            print(f"{lab.client}: {minutes:g} minutes are over", file=sys.stderr)
+            break
         result = lab.try_case(case, clean[case.operation])
         results.append(result)
         print(f"{len(results):4} {lab.client} {result.verdict:8} {case}", file=sys.stderr)
@@ -51,11 +59,13 @@ def _chosen(lab: Lab, clean: dict[str, Clean], runs: int, seed: int) -> list[Cas
     stored = lab.stored()
     kernel = [n for n, path in enumerate(stored) if lab.client == OURS or _is_kernels(path)]
     disk = [c for c in cases.on_disk(len(stored)) if c.at in kernel]
-    return [
+    chosen = [
         *cases.sample(requests, runs * 6 // 10, seed),
         *deaths,
         *cases.sample(disk, runs // 10, seed),
     ]
+    random.Random(seed).shuffle(chosen)  # mixed, since the time may run out
+    return chosen
 
 
 def _is_kernels(path: Path) -> bool:
@@ -108,7 +118,8 @@ def _write_cases(path: Path, results: dict[str, list[Result]]) -> None:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--peer-runs", type=int, default=120, help="0 leaves the peer out")
+    parser.add_argument("--peer-runs", type=int, default=60, help="0 leaves the peer out")
+    parser.add_argument("--minutes", type=float, default=30, help="for each client, at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=Path, help="write what became of each case to this file")
     options = parser.parse_args()
@@ -118,9 +129,13 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="kernelhub-faults-") as folder,
         laboratory(Path(folder), clients) as labs,
     ):
-        results[OURS] = run_all(labs[OURS], cases.OPERATIONS, options.runs, options.seed)
+        results[OURS] = run_all(
+            labs[OURS], cases.OPERATIONS, options.runs, options.seed, options.minutes
+        )
         if options.peer_runs:
-            results[PEER] = run_all(labs[PEER], ("get",), options.peer_runs, options.seed)
+            results[PEER] = run_all(
+                labs[PEER], ("get",), options.peer_runs, options.seed, options.minutes
+            )
     if options.cases is not None:
         _write_cases(options.cases, results)
     for client, found in results.items():
