@@ -9,7 +9,7 @@ import click
 
 from . import settings
 from .cli_lock import json_option
-from .disk import translated, write_whole
+from .disk import alone_with, translated, write_whole
 from .errors import InputError
 from .formats.policy import Policy, subject_fault
 from .formats.policy_edit import with_item, with_signer, without_item, without_signer
@@ -57,22 +57,25 @@ def trust_add(
 ) -> None:
     """Trust a publisher, a repository, one commit of it, or who signs for them."""
     path = _path()
-    text = _text(path)
     if subject is None:
         raise click.UsageError("name a publisher, a repository, or a commit of one")
+    facts: dict[str, object] | None = None
     if signer is not None:
-        facts: dict[str, object] = {"name": signer, "publishers": [subject]}
+        facts = {"name": signer, "publishers": [subject]}
         facts |= {k: v for k, v in (("identity", identity), ("issuer", issuer)) if v is not None}
         files = {"public-key": key, "certificates": certificates, "trusted-root": trusted_root}
         facts |= {name: _read(file) for name, file in files.items() if file is not None}
         if no_consent:
             facts["trust"] = False
-        text = with_signer(text, facts, str(path))
-    elif not require_signature:
-        text = with_item(text, "deny" if deny else _list_of(subject), subject, str(path))
-    if require_signature:
-        text = with_item(text, "require-signature", subject, str(path))
-    _write(path, text)
+    with alone_with(path):
+        text = _text(path)
+        if facts is not None:
+            text = with_signer(text, facts, str(path))
+        elif not require_signature:
+            text = with_item(text, "deny" if deny else _list_of(subject), subject, str(path))
+        if require_signature:
+            text = with_item(text, "require-signature", subject, str(path))
+        _write(path, text)
     click.echo(f"{path}: {_said(subject, deny=deny, signer=signer, signed=require_signature)}")
     _warn_if_binding(rules(settings.current()))
 
@@ -87,17 +90,18 @@ def trust_remove(
 ) -> None:
     """Take back what `add` has said."""
     path = _path()
-    text = _text(path)
-    if text is None:
-        raise InputError(f"{path} does not exist: nothing is trusted by it")
-    if signer is not None:
-        text = without_signer(text, signer, str(path))
-    elif subject is None:
+    if signer is None and subject is None:
         raise click.UsageError("name what to remove")
-    else:
-        key = "deny" if deny else "require-signature" if require_signature else _list_of(subject)
-        text = without_item(text, key, subject, str(path))
-    _write(path, text)
+    if not path.exists():
+        raise InputError(f"{path} does not exist: nothing is trusted by it")
+    with alone_with(path):
+        text = _text(path) or ""
+        if signer is not None:
+            text = without_signer(text, signer, str(path))
+        elif subject is not None:
+            listed = "require-signature" if require_signature else _list_of(subject)
+            text = without_item(text, "deny" if deny else listed, subject, str(path))
+        _write(path, text)
     click.echo(f"{path}: removed {signer or subject}")
 
 

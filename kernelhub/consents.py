@@ -45,9 +45,8 @@ def consent_before(asked: Asked, *, signature_counts: bool = True) -> Consent:
     Raises:
         TrustError: nothing allows it.
     """
-    repository, connect = asked.repository, asked.way.connect
-    publisher = repository.repo_id.partition("/")[0]
-    consent = decide(
+    repository = asked.repository
+    return decide(
         repository.repo_id,
         asked.commit,
         argument=asked.argument,
@@ -55,11 +54,21 @@ def consent_before(asked: Asked, *, signature_counts: bool = True) -> Consent:
         locked=asked.locked,
         remembered=asked.commit in repository.remembered().trusted,
         signature_counts=signature_counts,
-        ask_hub=None if connect is None else lambda: connect(False).is_trusted_publisher(publisher),
+        ask_hub=None if asked.way.connect is None else lambda: _is_marked(asked),
     )
-    if consent is Consent.PUBLISHER:
-        repository.remember(lambda memory: memory.with_trusted(asked.commit))
-    return consent
+
+
+def _is_marked(asked: Asked) -> bool:
+    """Whether the Hub marks the publisher as trusted; processes that start together ask once."""
+    repository, way = asked.repository, asked.way
+    assert way.connect is not None  # noqa: S101 - consent_before has seen to it
+    with repository.lock("trust", way.remaining() / 2):
+        if asked.commit in repository.remembered().trusted:
+            return True
+        marked = way.connect(False).is_trusted_publisher(repository.repo_id.partition("/")[0])
+        if marked:
+            repository.remember(lambda memory: memory.with_trusted(asked.commit))
+    return marked
 
 
 def consent_after(

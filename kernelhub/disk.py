@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import uuid
@@ -10,7 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import filelock
+
 from .errors import StoreError
+
+logger = logging.getLogger(__name__)
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -64,6 +69,35 @@ def write_whole(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def alone_with(path: Path, wait: float = 10.0) -> Iterator[None]:
+    """Keep other processes from changing `path` while the block reads, changes and writes it.
+
+    Where the file system has no locks the block runs without.
+
+    Raises:
+        StoreError: another process has kept it for more than `wait` seconds, or the folder of
+            `path` cannot be written.
+    """
+    lock = filelock.FileLock(path.with_name(f".{path.name}.lock"), timeout=wait)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except NotImplementedError as error:
+        logger.debug("no lock beside %s: %s", path, error)
+    except filelock.Timeout as error:
+        raise StoreError(
+            f"{path} is being changed by another process, for more than {wait:g} s",
+            hint=f"end that process, or remove {lock.lock_file} if there is none",
+        ) from error
+    except OSError as error:
+        raise store_error(error, path) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def sync_folder(path: Path) -> None:
     """Make the names in `path` durable, where the system lets a folder be synchronised."""
     with suppress(OSError):  # Windows and some network file systems cannot; the data itself is safe
@@ -79,9 +113,18 @@ def discard(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder, as far as this user may see: never an `OSError`."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
 def free_bytes(path: Path) -> int | None:
     """Bytes that may still be written below `path`, None where that cannot be told."""
-    existing = next((p for p in (path, *path.parents) if p.exists()), None)
+    existing = next((p for p in (path, *path.parents) if is_there(p)), None)
     if existing is None:
         return None
     try:

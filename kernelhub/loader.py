@@ -18,6 +18,7 @@ from packaging.requirements import Requirement as PythonRequirement
 
 from . import importer, kernel_deps
 from .consents import consent_after
+from .disk import is_there
 from .errors import (
     HubError,
     KernelHubError,
@@ -327,7 +328,7 @@ def _bind(module: ModuleType, package: importer.Package, found: Found, now: Sett
     """Bind trees if the kernel ships any or the user has some, and where launches are recorded."""
     owner, name = (found.repo_id or f"local/{found.metadata.name}").split("/")
     overlays = now.overlays / owner / name
-    if not (package.has_any("tuning/") or overlays.is_dir() or now.record):
+    if not (package.has_any("tuning/") or is_there(overlays) or now.record):
         return None
     bind: Callable[..., object] = importlib.import_module("kernelhub.dispatch").bind
     return bind(module, package.folder, read=package.read, target=found.target, overlays=overlays)

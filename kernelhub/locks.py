@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from .disk import translated, write_whole
+from .disk import is_there, translated, write_whole
 from .errors import InputError, LockError
 from .formats.lock import NAME, Lock, LockedKernel, parse_lock
 from .formats.lock_text import render_lock
@@ -101,7 +101,7 @@ def project_lock(now: Settings) -> LockFile | None:
         return None
     for folder in (start, *start.parents):
         path = folder / NAME
-        if path.is_file():
+        if is_there(path) and path.is_file():
             return LockFile(path=path, lock=_cached(path), consents=_is_own(path))
     return None
 

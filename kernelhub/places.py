@@ -7,7 +7,8 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +61,8 @@ class FolderPlace:
 
     @cached_property
     def _folders(self) -> Mapping[str, Path]:
-        return find_variants(self._path)
+        with translated(self._path):
+            return find_variants(self._path)
 
     def variants(self) -> tuple[str, ...]:
         return tuple(self._folders)
@@ -145,9 +147,9 @@ class HubPlace:
             if (data := self._kept_metadata(variant, file.id)) is not None:
                 return data
             source = self._connect("its metadata")
-            with tempfile.TemporaryDirectory(prefix="kernelhub-") as folder:
-                source.fetch(self._repository.repo_id, self._commit, [file], Path(folder))
-                data = (Path(folder) / file.path).read_bytes()
+            with _temporary_folder() as folder:
+                source.fetch(self._repository.repo_id, self._commit, [file], folder)
+                data = (folder / file.path).read_bytes()
             self._repository.keep_note(self._commit, name, data)
         return data
 
@@ -308,6 +310,26 @@ class HubPlace:
         return self._way.connect(False)
 
 
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A folder that is gone after the block, on a disk that can be written even if no cache can.
+
+    Raises:
+        StoreError: there is no such disk.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="kernelhub-"))
+    except OSError as error:
+        raise StoreError(
+            f"no temporary folder can be made: {error.strerror or error}",
+            hint="set TMPDIR to a folder that can be written",
+        ) from error
+    try:
+        yield folder
+    finally:
+        discard(folder)
+
+
 def render_listing(files: tuple[RemoteFile, ...]) -> bytes:
     """The list of a commit's files as it is kept; `parse_listing` reads it."""
     return json.dumps([dataclasses.asdict(file) for file in files]).encode()
@@ -319,7 +341,13 @@ def parse_listing(data: bytes | None) -> tuple[RemoteFile, ...] | None:
         return None
     try:
         files = tuple(RemoteFile(**item) for item in json.loads(data))
-        unsafe = any(path_fault(file.path) or not isinstance(file.size, int) for file in files)
     except (ValueError, TypeError, RecursionError):
         return None
-    return None if unsafe else files
+    return files if all(map(_is_sound, files)) else None
+
+
+def _is_sound(file: RemoteFile) -> bool:
+    texts = [file.path, file.git_sha1, *([] if file.sha256 is None else [file.sha256])]
+    if not all(isinstance(text, str) for text in texts):
+        return False
+    return type(file.size) is int and file.size >= 0 and path_fault(file.path) is None

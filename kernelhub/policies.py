@@ -98,10 +98,13 @@ _parsed: dict[Path, tuple[tuple[int, int, int, int], Policy]] = {}
 
 
 def _read(path: Path | None) -> Policy:
-    if path is None or not path.exists():
+    if path is None:
         return NONE
     with translated(path):
-        state = path.stat()
+        try:
+            state = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return NONE
         facts = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
         known = _parsed.get(path)
         if known is None or known[0] != facts:

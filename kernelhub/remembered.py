@@ -83,5 +83,5 @@ def parse(data: bytes) -> Remembered | None:
             revisions={str(r): (str(c), float(t)) for r, (c, t) in value["revisions"].items()},
             trusted=frozenset(map(str, value["trusted"])),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None

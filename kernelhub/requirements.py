@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .disk import translated
+from .disk import is_there, translated
 from .errors import FormatError, InputError, Problem
 from .formats.lock import NAME as LOCK
 from .formats.pyproject_tables import parse_pyproject
@@ -58,9 +58,9 @@ def project_folder(now: Settings, start: Path | None = None) -> Path:
         return now.project
     start = (start or Path.cwd()).absolute()
     for folder in (start, *start.parents):
-        if any((folder / name).is_file() for name in (LOCK, REQUIREMENTS)):
+        if any(is_there(folder / name) for name in (LOCK, REQUIREMENTS)):
             return folder
-        if (folder / PYPROJECT).is_file() and _from_pyproject(folder / PYPROJECT, PYPROJECT):
+        if is_there(folder / PYPROJECT) and _from_pyproject(folder / PYPROJECT, PYPROJECT):
             return folder
     raise InputError(
         f"neither {start} nor a folder above it states requirements for kernels",

@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 LAYOUT = "v1"
 RECEIPT_SCHEMA = 1
 _PATIENCE = 30.0
+_PATIENCE_AGAIN = 0.2
 _LEFTOVER_AGE = 7 * 24 * 3600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
 
@@ -107,6 +109,7 @@ class Repository:
     def __init__(self, folder: Path, repo_id: str) -> None:
         self.folder = folder
         self.repo_id = repo_id
+        self._hung = False  # a lock of it was waited for in vain: no other is waited for as long
 
     @contextlib.contextmanager
     def lock(
@@ -126,9 +129,11 @@ class Repository:
         """
         path = self.folder / "locks" / f"{name}.lock"
         with contextlib.ExitStack() as stack:
+            wait = min(wait, _PATIENCE_AGAIN) if self._hung else max(wait, 0.0)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                held = _wait_for(path, max(wait, 0.0), progress, stack)
+                held = _wait_for(path, wait, progress, stack)
+                self._hung = self._hung or not held
             except (OSError, NotImplementedError) as error:
                 logger.debug("no lock at %s: %s", path, error)
                 held = False
@@ -204,12 +209,14 @@ class Repository:
         """A private folder to download into.
 
         With `shared` (the caller holds the commit's lock) it has a lasting name, so that what a
-        process left when it died is continued by the next.
+        process left when it died is continued by the next; by the next of the same user, since
+        another's files cannot be written.
 
         Raises:
             StoreError: it cannot be made, or the disk has less than `needed` bytes free.
         """
         folder = self.folder / "incoming" / f"{commit[:16]}-{variant}"
+        shared = shared and _is_own(folder)
         folder = folder if shared else sibling(folder)
         with translated(folder, needed):
             folder.mkdir(parents=True, exist_ok=True)
@@ -289,11 +296,19 @@ class Repository:
                     discard(path)
 
 
+def _is_own(folder: Path) -> bool:
+    """Whether a folder is this user's, or is not there yet. True on Windows."""
+    if os.name == "nt" or not folder.exists():
+        return True
+    return folder.stat().st_uid == os.geteuid()
+
+
 def _wait_for(
     path: Path, wait: float, progress: Callable[[], object] | None, stack: contextlib.ExitStack
 ) -> bool:
     """Enter the lock at `path` into `stack`, unless it takes too long."""
     began = time.monotonic()
+    wait = min(wait, 2 * _PATIENCE) if progress is None else wait
     patience = wait if progress is None else min(_PATIENCE, wait / 2)
     before = progress() if progress is not None else None
     while not _entered(path, patience, stack):
@@ -307,8 +322,10 @@ def _wait_for(
 
 
 def _entered(path: Path, wait: float, stack: contextlib.ExitStack) -> bool:
+    """Enter the lock; who may write beside it may hold it, also if another user made it."""
+    mode = 0o644 | path.parent.stat().st_mode & 0o022
     try:
-        stack.enter_context(filelock.FileLock(path, timeout=wait))
+        stack.enter_context(filelock.FileLock(path, timeout=wait, mode=mode))
     except filelock.Timeout:
         return False
     return True
@@ -339,5 +356,5 @@ def _parse_receipt(data: bytes, commit: str, variant: str) -> Receipt | None:
             size=int(value["size"]),
             installed=float(value["installed"]),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None

@@ -61,4 +61,7 @@ class Source(Protocol):
         """
 
     def is_trusted_publisher(self, publisher: str) -> bool:
-        """Whether the Hub marks this organisation as a trusted publisher; any doubt is False."""
+        """Whether the Hub marks this organisation as a trusted publisher; any doubt is False.
+
+        Raises HubRateLimited or HubUnavailable where it cannot be asked.
+        """

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from kernelhub.errors import (
     HubError,
+    HubRateLimited,
     HubUnavailable,
     IntegrityError,
     NotFoundError,
@@ -130,10 +131,19 @@ class HubSource:
         self._reporter.done()
 
     def is_trusted_publisher(self, publisher: str) -> bool:
-        """Whether the Hub marks this organisation as a trusted publisher; any doubt is False."""
+        """Whether the Hub marks this organisation as a trusted publisher; any doubt is False.
+
+        A Hub that cannot be asked is no doubt about a publisher: who is told "not trusted" when
+        the Hub is down learns to pass `trust_remote_code=True`.
+
+        Raises:
+            HubRateLimited, HubUnavailable: it gave no answer.
+        """
         url = f"{self.endpoint}/api/organizations/{quote(publisher, safe='')}/overview"
         try:
             answer = self._transport.get_json(url)[0]
+        except (HubRateLimited, HubUnavailable):
+            raise
         except (HubError, NotFoundError) as error:
             logger.warning("whether %s is a trusted publisher is not known: %s", publisher, error)
             return False

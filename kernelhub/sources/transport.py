@@ -46,6 +46,8 @@ T = TypeVar("T")
 ATTEMPTS = 5
 _JSON_LIMIT = 64 << 20
 _ERROR_LIMIT = 4096
+_LONGEST_WAIT = 20.0
+_LONGEST_ABOVE_ASKED = 4.0
 _TRANSIENT = frozenset({408, 425, 500, 502, 503, 504})
 _RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
 _FAILURES: tuple[type[Exception], ...] = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
@@ -86,6 +88,7 @@ class Transport:
         def read(response: Any) -> tuple[Any, Mapping[str, str]]:
             body = bytearray()
             for piece in response.iter_bytes():
+                self.check()
                 body += piece
                 if len(body) > _JSON_LIMIT:
                     raise HubUnavailable(f"{url} answers more than {_JSON_LIMIT} bytes", url=url)
@@ -121,16 +124,18 @@ class Transport:
             NotFoundError, RepositoryNotFound, VersionNotFound: the Hub says so.
             HubAuthError, HubRateLimited, HubUnavailable, HubError: as their names say.
         """
-        attempt, before = 0, progress()
+        attempt, limited, before = 0, 0, progress()
         while True:
             try:
                 return self._once(url, consume, headers())
             except TransientError as failure:  # noqa: PERF203 - this loop is the retry
                 if progress() != before:
-                    attempt, before = 0, progress()
-                if not isinstance(failure.error, HubRateLimited):  # obeying a limit is no failure
+                    attempt, limited, before = 0, 0, progress()
+                if isinstance(failure.error, HubRateLimited):  # obeying a limit is no failure
+                    limited += 1
+                else:
                     attempt += 1
-                self._pause(failure, attempt)
+                self._pause(failure, attempt, limited)
 
     def _once(self, url: str, consume: Callable[[Any], T], extra: Mapping[str, str]) -> T:
         self.check()
@@ -141,7 +146,7 @@ class Transport:
                 "GET", url, headers=headers, timeout=timeout, follow_redirects=True
             ) as response:
                 if response.status_code >= 300:
-                    raise _refusal(response, url)
+                    raise _refusal(response, url, self.check)
                 return consume(response)
         except OfflineModeIsEnabled as error:
             raise HubUnavailable(
@@ -166,11 +171,17 @@ class Transport:
     def remaining(self) -> float:
         return self._ends - time.monotonic()
 
-    def _pause(self, failure: TransientError, attempt: int) -> None:
-        """Wait before the next attempt, or raise the failure where there will be none."""
-        wait = failure.wait
-        if wait is None:
-            wait = min(20.0, 0.25 * 2.0**attempt)
+    def _pause(self, failure: TransientError, attempt: int, limited: int) -> None:
+        """Wait before the next attempt, or raise the failure where there will be none.
+
+        A Hub that keeps saying "later" is asked less and less often, also where it names a wait of
+        nothing: what many processes are told to do at once they would otherwise do for ever.
+        """
+        doublings = min(attempt + limited, 7)
+        if failure.wait is None:
+            wait = min(_LONGEST_WAIT, 0.25 * 2.0**doublings)
+        else:
+            wait = max(failure.wait, min(_LONGEST_ABOVE_ASKED, 0.05 * 2.0**doublings))
         wait *= random.uniform(1.0, 1.25)  # noqa: S311 - spreads ranks that started together
         if self._quick or attempt >= ATTEMPTS or wait >= self.remaining():
             raise failure.error from failure.__cause__
@@ -182,7 +193,7 @@ class Transport:
         headers = {"User-Agent": user_agent()}
         if origin(url) == origin(self.endpoint) and not constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
             if self._token is None:
-                self._token = get_token() or ""  # reads files, and may renew a login
+                self._token = _stored_token()
             if self._token:
                 headers["Authorization"] = f"Bearer {self._token}"
         return headers
@@ -201,6 +212,15 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
+def _stored_token() -> str:
+    """The user's token, empty if there is none."""
+    try:
+        return get_token() or ""  # reads files, and may renew a login
+    except OSError as error:  # another user's home: what is public needs no token
+        logger.warning("the stored token cannot be read, and none is sent: %s", error)
+        return ""
+
+
 def _session() -> Any:
     try:
         return get_session()
@@ -217,10 +237,10 @@ def _no_answer(url: str, error: Exception) -> HubUnavailable:
     )
 
 
-def _refusal(response: Any, url: str) -> Exception:
+def _refusal(response: Any, url: str, check: Callable[[], None]) -> Exception:
     """The error that an answer with a status of 300 or more stands for."""
     status, code = response.status_code, response.headers.get("X-Error-Code")
-    text = f"{url} answers {status}: {_server_text(response)}"
+    text = f"{url} answers {status}: {_server_text(response, check)}"
     by_code = _by_code(code, text, status, url) if code else None
     if by_code is not None:
         return by_code
@@ -256,13 +276,14 @@ def _auth(text: str, status: int, url: str) -> HubAuthError:
     return HubAuthError(text, status=status, url=url, hint=hint)
 
 
-def _server_text(response: Any) -> str:
-    """What the server says, in one line; never worth an error of its own."""
+def _server_text(response: Any, check: Callable[[], None]) -> str:
+    """What the server says, in one line; not worth an error of its own, but for the deadline's."""
     if message := response.headers.get("X-Error-Message"):
         return str(message)[:500]
     body = bytearray()
     try:
         for piece in response.iter_bytes():
+            check()
             body += piece
             if len(body) >= _ERROR_LIMIT:
                 break

@@ -223,13 +223,15 @@ def test_a_slow_hub_is_left_at_the_deadline(hub: RunningHub, kernel: str) -> Non
 
 def test_doubt_about_a_publisher_is_no(hub: RunningHub, publish: Publish) -> None:
     publish("trusted-org/k", published.variant())
-    bodies = (b"null", b"[]", b'{"trustedKernelPublisher": "yes"}', b"<html>", b"{}")
+    bodies = (b"null", b"[]", b'{"trustedKernelPublisher": "yes"}', b"{}")
     for body in bodies:
         hub.faults.replace([Fault(effect="status", status=200, path="/overview", body=body)])
         assert "'trusted-org' as trusted" in has_kernel("trusted-org/k", version=1).reason
     for status in (401, 404, 403):
         hub.faults.replace([Fault(effect="status", status=status, path="/overview")])
         assert not has_kernel("trusted-org/k", version=1)
+    hub.faults.replace([Fault(effect="garbage", path="/overview")])
+    assert isinstance(has_kernel("trusted-org/k", version=1).error, HubUnavailable)
     hub.faults.replace([])
     assert has_kernel("trusted-org/k", version=1)
 

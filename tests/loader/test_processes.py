@@ -33,10 +33,18 @@ print(module.answer(), module.__file__)
 """
 
 
-def start(requirement: str, code: str = LOAD) -> subprocess.Popen[str]:
+TOGETHER = """
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+"""
+
+
+def start(requirement: str, code: str = LOAD, *more: str) -> subprocess.Popen[str]:
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return subprocess.Popen(
-        [sys.executable, "-c", code, requirement],
+        [sys.executable, "-c", code, requirement, *more],
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -55,9 +63,17 @@ def kernel_files() -> dict[str, bytes]:
     return published.variant({"__init__.py": published.PLAIN, **modules})
 
 
-def test_sixteen_at_once_on_an_empty_cache(hub: RunningHub, publish: Publish) -> None:
+def test_sixteen_at_once_on_an_empty_cache(
+    hub: RunningHub, publish: Publish, tmp_path: Path
+) -> None:
+    """All of them exist before the first one asks: else a late one rightly asks again."""
     publish("demo/k", kernel_files())
-    processes = [start("demo/k==1") for _ in range(16)]
+    go = tmp_path / "go"
+    processes = [start("demo/k==1", TOGETHER + LOAD, str(go)) for _ in range(16)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    go.touch()
     outputs = {finish(process) for process in processes}
     assert len(outputs) == 1
     counts = Counter(published.asked(hub))
