@@ -13,10 +13,10 @@ from .formats.metadata import Metadata, parse_metadata
 from .formats.variant import VariantName
 from .hints import Look, look, summary
 from .locks import LockFile, project_lock
-from .places import HubPlace, Ready
+from .places import HubPlace, Ready, resolve_built
 from .policies import Rules, rules
 from .reporter import SILENT, Reporter
-from .resolution import requirement_of, resolve
+from .resolution import requirement_of
 from .signature_file import read_bundle
 from .sources import Source
 from .store import Store
@@ -86,7 +86,7 @@ def inspect(
     requirement = requirement_of(repo_id, version, revision)
     way = way_of(now, source, reporter)
     repository = Store(now.cache, now.endpoint).repository(requirement.repo_id)
-    resolved = resolve(requirement, repository, way, tell=False)
+    resolved = resolve_built(requirement, repository, way, tell=False)
     place = HubPlace(repository, resolved.commit, way)
     name = _variant(place, requirement.repo_id, variant)
     ready = place.ready(name)

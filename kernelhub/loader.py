@@ -28,12 +28,13 @@ from .errors import (
     TrustError,
 )
 from .formats.metadata import Metadata
-from .places import FolderPlace, Ready
+from .places import FolderPlace, HubPlace, Ready
 from .prepare import Found, Located, Terms, choose_in, frameworks_of, locate, prepare, terms_of
 from .reporter import SILENT, Reporter
 from .resolution import requirement_of
 from .settings import Settings
 from .sources import Source
+from .store import Store
 from .target import detect
 from .trust import Consent, TrustArgument
 from .variants import Choice, Verdict, Wish, choose
@@ -232,6 +233,20 @@ def published_versions(repo_id: str) -> Mapping[int, str]:
     if way.connect is None:
         raise NotCached(f"offline: the versions of {requirement.repo_id} cannot be asked")
     return way.connect(False).versions(requirement.repo_id)
+
+
+def versions_without_build(repo_id: str, versions: Mapping[int, str]) -> frozenset[int]:
+    """Which of `published_versions` hold no build, so that only an exact pin takes them.
+
+    Asks the Hub for the files of each commit that this machine does not know yet.
+
+    Raises:
+        As `published_versions`.
+    """
+    terms = terms_of(Wish(), False, None, SILENT)
+    repository = Store(terms.settings.cache, terms.endpoint).repository(repo_id)
+    places = {v: HubPlace(repository, commit, terms.way) for v, commit in versions.items()}
+    return frozenset(version for version, place in places.items() if not place.variants())
 
 
 def get_loaded_kernels() -> list[LoadedKernel]:

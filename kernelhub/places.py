@@ -20,8 +20,9 @@ from .formats.content import content_digest
 from .formats.digest import UNHASHED, is_hashed
 from .formats.metadata import Metadata, parse_metadata
 from .formats.names import path_fault
+from .formats.requirement import Requirement
 from .hashing import FileId, matches
-from .resolution import Way
+from .resolution import Resolved, Way, resolve
 from .sources import RemoteFile, Source
 from .sources.folder import find_variants
 from .store import Receipt, Repository, Stored
@@ -87,6 +88,21 @@ class FolderPlace:
             error.hint = "files were changed after the build: run `kernel-builder build` again"
             raise
         return Ready(folder=folder, manifest=manifest)
+
+
+def resolve_built(
+    requirement: Requirement, repository: Repository, way: Way, *, tell: bool = True
+) -> Resolved:
+    """The commit that a requirement means now, of a version that has builds if there is one.
+
+    Raises:
+        As `resolution.resolve` and, for an unsafe listing, IntegrityError.
+    """
+
+    def holds_builds(commit: str) -> bool:
+        return bool(HubPlace(repository, commit, way).variants())
+
+    return resolve(requirement, repository, way, holds_builds, tell=tell)
 
 
 class HubPlace:

@@ -16,10 +16,10 @@ from .formats.metadata import KernelDependency, Metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.variant import VariantName
 from .locks import calling_package, find_locked
-from .places import FolderPlace, HubPlace, Place
+from .places import FolderPlace, HubPlace, Place, resolve_built
 from .policies import Rules, rules
 from .reporter import Reporter
-from .resolution import Resolved, Way, resolve
+from .resolution import Resolved, Way
 from .settings import Settings
 from .sources import Source
 from .store import Store
@@ -124,7 +124,7 @@ def locate(requirement: Requirement, terms: Terms) -> Located:
         variants, pinned = locked.kernel.variants, locked.kernel
         resolved = Resolved(commit=pinned.commit, version=pinned.version)
     else:
-        variants, resolved = None, resolve(requirement, repository, terms.way)
+        variants, resolved = None, resolve_built(requirement, repository, terms.way)
     version = f" v{resolved.version}" if resolved.version is not None else ""
     asked = Asked(
         repository=repository,

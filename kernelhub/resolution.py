@@ -22,7 +22,6 @@ from .errors import (
     VersionNotFound,
 )
 from .formats.requirement import Requirement, parse_requirement
-from .remembered import Remembered
 from .sources import Source
 from .store import Repository
 
@@ -85,7 +84,12 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
 
 
 def resolve(
-    requirement: Requirement, repository: Repository, way: Way, *, tell: bool = True
+    requirement: Requirement,
+    repository: Repository,
+    way: Way,
+    holds_builds: Callable[[str], bool],
+    *,
+    tell: bool = True,
 ) -> Resolved:
     """The commit that a requirement means now.
 
@@ -93,6 +97,8 @@ def resolve(
         requirement: what is asked for.
         repository: its copies, and what is remembered of it.
         way: how the Hub may be asked.
+        holds_builds: whether anything is published at a commit; asked only where more than one
+            version would do, from the newest down.
         tell: whether to log which version was taken where none was asked for.
 
     Raises:
@@ -108,7 +114,7 @@ def resolve(
             raise _not_cached(requirement, repository)
         return fallback
     try:
-        found = _ask(requirement, repository, way, quick=fallback is not None)
+        found = _ask(requirement, repository, way, holds_builds, quick=fallback is not None)
     except (HubUnavailable, HubRateLimited) as error:
         if fallback is None:
             raise
@@ -124,16 +130,19 @@ def resolve(
     return found
 
 
-def _ask(requirement: Requirement, repository: Repository, way: Way, *, quick: bool) -> Resolved:
-    key = requirement.revision or "versions"
-    since = _fresh_since(repository.folder, key)
+def _ask(
+    requirement: Requirement,
+    repository: Repository,
+    way: Way,
+    holds_builds: Callable[[str], bool],
+    *,
+    quick: bool,
+) -> Resolved:
+    if requirement.revision is None:
+        return pick(requirement, _ask_versions(repository, way, quick=quick), holds_builds)
+    since = _fresh_since(repository.folder, requirement.revision)
     with repository.lock("resolve", way.remaining() / 2):
-        memory = repository.remembered()
-        if requirement.revision is None:
-            if not _is_fresh(memory.asked, since):
-                memory = _ask_versions(repository, way, quick=quick)
-            return pick(requirement, memory.versions)
-        commit, asked = memory.revisions.get(requirement.revision, ("", 0.0))
+        commit, asked = repository.remembered().revisions.get(requirement.revision, ("", 0.0))
         if not _is_fresh(asked, since):
             assert way.connect is not None  # noqa: S101 - resolve has seen to it
             commit = way.connect(quick).resolve(requirement.repo_id, requirement.revision)
@@ -142,21 +151,31 @@ def _ask(requirement: Requirement, repository: Repository, way: Way, *, quick: b
         return Resolved(commit=commit)
 
 
-def _ask_versions(repository: Repository, way: Way, *, quick: bool) -> Remembered:
-    assert way.connect is not None  # noqa: S101 - resolve has seen to it
-    versions = way.connect(quick).versions(repository.repo_id)
-    now = time.time()
-    repository.remember(lambda memory: memory.with_versions(versions, now))
-    return Remembered(versions=versions, asked=now)
+def _ask_versions(repository: Repository, way: Way, *, quick: bool) -> Mapping[int, str]:
+    since = _fresh_since(repository.folder, "versions")
+    with repository.lock("resolve", way.remaining() / 2):
+        memory = repository.remembered()
+        if _is_fresh(memory.asked, since):
+            return memory.versions
+        assert way.connect is not None  # noqa: S101 - resolve has seen to it
+        versions = way.connect(quick).versions(repository.repo_id)
+        now = time.time()
+        repository.remember(lambda memory: memory.with_versions(versions, now))
+        return versions
 
 
-def pick(requirement: Requirement, versions: Mapping[int, str]) -> Resolved:
+def pick(
+    requirement: Requirement, versions: Mapping[int, str], holds_builds: Callable[[str], bool]
+) -> Resolved:
     """The newest version that a requirement admits; 0, which is unstable, only if nothing else.
+
+    A branch may be there before its build is: a publication that waits for its review, or was cut
+    short. Where another version would do, one without a build is passed over, with a warning.
 
     Raises:
         VersionNotFound: none is admitted; lists what there is.
     """
-    admitted = [version for version in versions if requirement.admits(version)]
+    admitted = sorted(filter(requirement.admits, versions), reverse=True)
     if not admitted:
         listed = ", ".join(map(str, sorted(versions))) or "none"
         raise VersionNotFound(
@@ -164,7 +183,11 @@ def pick(requirement: Requirement, versions: Mapping[int, str]) -> Resolved:
             f" published versions: {listed}",
             available=sorted(versions),
         )
-    newest = max(admitted)
+    newest = admitted[0]
+    if len(admitted) > 1:
+        newest = next((v for v in admitted if holds_builds(versions[v])), newest)
+    if newest != admitted[0]:
+        _tell_passed_over(requirement, admitted[0], versions[admitted[0]], newest)
     return Resolved(commit=versions[newest], version=newest)
 
 
@@ -204,6 +227,19 @@ def _tell(requirement: Requirement, found: Resolved) -> None:
         found.version,
         requirement.repo_id,
         found.commit,
+    )
+
+
+def _tell_passed_over(requirement: Requirement, empty: int, commit: str, taken: int) -> None:
+    """Say once that the newest version that would do has no build."""
+    if commit in _told:
+        return
+    _told.add(commit)
+    logger.warning(
+        "%s: version %d holds no build (its publication is not finished), taking %d",
+        requirement,
+        empty,
+        taken,
     )
 
 
