@@ -135,15 +135,17 @@ class HubPlace:
         return {variant: tuple(files) for variant, files in sorted(grouped.items())}
 
     def _listing(self) -> tuple[RemoteFile, ...]:
+        """The commit's files. A list of none is neither kept nor believed: the Hub is asked."""
         name = "listing.json"
-        if (kept := parse_listing(self._repository.note(self._commit, name))) is not None:
+        if kept := parse_listing(self._repository.note(self._commit, name)):
             return kept
         with self._repository.lock(self._commit, self._way.remaining() / 2):
-            if (kept := parse_listing(self._repository.note(self._commit, name))) is not None:
+            if kept := parse_listing(self._repository.note(self._commit, name)):
                 return kept
             source = self._connect("the list of its files")
             files = source.listing(self._repository.repo_id, self._commit)
-            self._repository.keep_note(self._commit, name, render_listing(files))
+            if files:
+                self._repository.keep_note(self._commit, name, render_listing(files))
         return files
 
     def listing_bytes(self) -> bytes:
