@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import published
 import pytest
 
+import kernelhub
 from kernelhub import get_kernel, get_loaded_kernels, has_kernel, settings
 from kernelhub.errors import (
     HubUnavailable,
@@ -467,3 +471,30 @@ def test_damaged_notes_of_the_store(publish: Publish, hub: RunningHub) -> None:
     assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
     shutil.rmtree(repository)
     assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
+
+
+def test_an_emptied_list_of_files_is_not_believed(publish: Publish) -> None:
+    publish("demo/k", numbered(1))
+    get_kernel("demo/k", version=1, **TRUST)
+    listing = cached_folder().parents[1] / "listing.json"
+    whole = listing.read_bytes()
+    listing.write_bytes(b"[]")
+    with scope(offline=True), pytest.raises(NotCached, match="the list of its files"):
+        get_kernel("demo/k", version=1, **TRUST)
+    assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
+    assert listing.read_bytes() == whole
+
+
+def test_importing_the_package_imports_next_to_nothing() -> None:
+    """Counted in modules, since times differ; without `site`, which may import what it likes."""
+    code = "import sys; old = set(sys.modules); import kernelhub; print(*set(sys.modules) - old)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(kernelhub.__file__).parents[1])},
+    )
+    expected = {"__future__", "importlib", "kernelhub", "kernelhub._version", "warnings"}
+    found = {name for name in done.stdout.split() if not name.startswith("importlib._")}
+    assert found <= expected
