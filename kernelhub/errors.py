@@ -46,6 +46,11 @@ class KernelHubError(Exception):
         self.message = message
         self.hint = hint
 
+    def about(self, subject: str) -> None:
+        """Let the message begin with what it is about ("org/k v2 (1f0c…)"), if it does not yet."""
+        if not self.message.startswith(subject.partition(" ")[0]):
+            self.message = f"{subject}: {self.message}"
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
 

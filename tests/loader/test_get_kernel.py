@@ -23,6 +23,7 @@ from kernelhub.errors import (
     LoadError,
     NoCompatibleVariant,
     NotCached,
+    NotFoundError,
     RepositoryNotFound,
     RequirementError,
     StoreError,
@@ -498,3 +499,35 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
     expected = {"__future__", "importlib", "kernelhub", "kernelhub._version", "warnings"}
     found = {name for name in done.stdout.split() if not name.startswith("importlib._")}
     assert found <= expected
+
+
+def test_local_kernels_say_which_pin_they_ignore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path, data in numbered(2).items():
+        (tmp_path / "here" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "here" / path).write_bytes(data)
+    monkeypatch.setenv("LOCAL_KERNELS", f"demo/k={tmp_path / 'here'}")
+    with caplog.at_level(logging.WARNING, "kernelhub"):
+        for fits in ("demo/k", "demo/k==2", "demo/k>=1"):
+            get_kernel(fits)
+        assert not caplog.records
+        for other in ("demo/k==3", "demo/k==3", "demo/k@main"):
+            get_kernel(other)
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.split()[0] for text in said] == ["demo/k==3", "demo/k@main"]
+    assert all("LOCAL_KERNELS" in text and "version 2" in text for text in said)
+
+
+def test_faults_of_local_kernels_name_the_kernel_and_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KERNELS", f"demo/k={tmp_path / 'here'}")
+    with pytest.raises(NotFoundError, match=r"^demo/k \(LOCAL_KERNELS: .*is no folder"):
+        get_kernel("demo/k")
+    for path, data in numbered(2).items():
+        (tmp_path / "here" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "here" / path).write_bytes(data)
+    (tmp_path / "here/build/torch-cpu/__init__.py").write_bytes(b"NUMBER = 3\n")
+    with pytest.raises(IntegrityError, match=r"^demo/k \(LOCAL_KERNELS: "):
+        get_kernel("demo/k")
