@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +67,11 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
         RequirementError: something of it does not parse.
         InputError: more than one pin is given, or one is of another type.
     """
+    if not isinstance(repo_id, str) or not isinstance(revision, (str, type(None))):
+        raise InputError(
+            f"repo_id={repo_id!r}, revision={revision!r}: these are texts",
+            hint='write get_kernel("org/name", version=1)',
+        )
     requirement = parse_requirement(repo_id)
     carried = requirement.specifier is not None or requirement.revision is not None
     if carried + (version is not None) + (revision is not None) > 1:
@@ -75,7 +80,10 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
             hint="pin the kernel in one place only",
         )
     if isinstance(version, bool) or not isinstance(version, (int, str, type(None))):
-        raise InputError(f"version={version!r} is neither an integer nor a specifier")
+        raise InputError(
+            f"{repo_id}: version={version!r} is neither an integer nor a specifier",
+            hint='write version=1 or version=">=1,<3"',
+        )
     if isinstance(version, int) or (isinstance(version, str) and version.strip().isdigit()):
         return parse_requirement(f"{repo_id}=={int(version)}")
     if version is not None:
@@ -177,12 +185,7 @@ def pick(
     """
     admitted = sorted(filter(requirement.admits, versions), reverse=True)
     if not admitted:
-        listed = ", ".join(map(str, sorted(versions))) or "none"
-        raise VersionNotFound(
-            f"{requirement.repo_id} has no version that {requirement} admits;"
-            f" published versions: {listed}",
-            available=sorted(versions),
-        )
+        raise _no_version(requirement, sorted(versions))
     newest = admitted[0]
     if len(admitted) > 1:
         newest = next((v for v in admitted if holds_builds(versions[v])), newest)
@@ -227,6 +230,22 @@ def _tell(requirement: Requirement, found: Resolved) -> None:
         found.version,
         requirement.repo_id,
         found.commit,
+    )
+
+
+def _no_version(requirement: Requirement, available: Sequence[int]) -> VersionNotFound:
+    repo_id, wanted = requirement.repo_id, str(requirement.specifier or "")
+    if not available:
+        return VersionNotFound(
+            f"{repo_id} has no published version",
+            hint=f"ask its author for one; {repo_id}@<branch or commit> takes what has no version",
+        )
+    exact = wanted.startswith("==") and "," not in wanted
+    named = f"version {wanted.removeprefix('==')}" if exact else f"version {wanted}"
+    return VersionNotFound(
+        f"{repo_id} has no {named}; published versions: {', '.join(map(str, available))}",
+        available=available,
+        hint=f'ask for one of these, such as "{repo_id}=={available[-1]}"',
     )
 
 
