@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from .store import Repository
 
 logger = logging.getLogger(__name__)
 
+_VERSION_BRANCH = re.compile(r"v(\d{1,18})", re.ASCII)
 _FRESH_AT_MOST = 60.0
 _CLOCK_SKEW = 2.0
 _IMPORTED = time.time()
@@ -120,6 +122,8 @@ def resolve(
     if way.connect is None:
         if fallback is None:
             raise _not_cached(requirement, repository)
+        if tell:
+            _tell(requirement, fallback, "newest on this disk")
         return fallback
     try:
         found = _ask(requirement, repository, way, holds_builds, quick=fallback is not None)
@@ -134,7 +138,7 @@ def resolve(
         )
         return fallback
     if tell:
-        _tell(requirement, found)
+        _tell(requirement, found, "newest")
     return found
 
 
@@ -199,7 +203,10 @@ def _from_memory(requirement: Requirement, repository: Repository) -> Resolved |
     memory = repository.remembered()
     if requirement.revision is not None:
         commit, _ = memory.revisions.get(requirement.revision, ("", 0.0))
-        return Resolved(commit=commit) if repository.variants(commit) else None
+        branch = _VERSION_BRANCH.fullmatch(requirement.revision)
+        stood_at = memory.history.get(int(branch[1]), ()) if branch else ()
+        there = (c for c in (commit, *stood_at) if repository.variants(c))
+        return next((Resolved(commit=c) for c in there), None)
     for version in sorted(filter(requirement.admits, memory.history), reverse=True):
         for commit in memory.history[version]:
             if repository.variants(commit):
@@ -216,14 +223,15 @@ def _not_cached(requirement: Requirement, repository: Repository) -> NotCached:
     )
 
 
-def _tell(requirement: Requirement, found: Resolved) -> None:
-    """Say once which version an unpinned load takes."""
+def _tell(requirement: Requirement, found: Resolved, which: str) -> None:
+    """Say once which version an unpinned load takes; `which` says among what it is the newest."""
     if requirement.specifier is not None or found.version is None or requirement.repo_id in _told:
         return
     _told.add(requirement.repo_id)
     logger.warning(
-        '%s: no version asked for, taking the newest, %d (%s); pin it with "%s==%d" or "%s@%s"',
+        '%s: no version asked for, taking the %s, %d (%s); pin it with "%s==%d" or "%s@%s"',
         requirement.repo_id,
+        which,
         found.version,
         found.commit[:12],
         requirement.repo_id,

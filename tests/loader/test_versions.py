@@ -11,7 +11,7 @@ import pytest
 
 from kernelhub import get_kernel, has_kernel
 from kernelhub.cli import group, run
-from kernelhub.errors import NoCompatibleVariant
+from kernelhub.errors import NoCompatibleVariant, NotCached
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
 
@@ -74,3 +74,28 @@ def test_versions_marks_those_without_a_build(capsys: pytest.CaptureFixture[str]
     assert [line.endswith("  no build") for line in lines] == [False, False, True, True]
     assert run(group, ["versions", "demo/unfinished", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["without_build"] == [3, 4]
+
+
+def test_offline_too_it_is_said_which_version_is_taken(
+    publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    from kernelhub import resolution
+
+    publish("demo/offline", numbered(1), version=1)
+    get_kernel("demo/offline", version=1, **TRUST)
+    resolution._told.clear()
+    with scope(offline=True), caplog.at_level(logging.WARNING, "kernelhub"):
+        get_kernel("demo/offline", **TRUST)
+        get_kernel("demo/offline", **TRUST)
+    (record,) = caplog.records
+    assert "taking the newest on this disk, 1" in record.getMessage()
+    assert '"demo/offline==1"' in record.getMessage()
+
+
+def test_offline_the_branch_of_a_version_is_that_version(publish: Publish) -> None:
+    publish("demo/offline", numbered(1), version=1)
+    get_kernel("demo/offline", version=1, **TRUST)
+    with scope(offline=True):
+        assert get_kernel("demo/offline@v1", **TRUST).NUMBER == 1
+        with pytest.raises(NotCached, match="demo/offline@v2"):
+            get_kernel("demo/offline@v2", **TRUST)
