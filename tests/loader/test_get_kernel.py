@@ -531,3 +531,18 @@ def test_faults_of_local_kernels_name_the_kernel_and_the_variable(
     (tmp_path / "here/build/torch-cpu/__init__.py").write_bytes(b"NUMBER = 3\n")
     with pytest.raises(IntegrityError, match=r"^demo/k \(LOCAL_KERNELS: "):
         get_kernel("demo/k")
+
+
+def test_a_relative_cache_stays_where_it_was(
+    publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish("demo/k", numbered(1))
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("KERNELHUB_CACHE", "a-relative-cache")
+    monkeypatch.chdir(tmp_path / "first")
+    get_kernel("demo/k", version=1, **TRUST)
+    monkeypatch.chdir(tmp_path / "second")
+    get_kernel("demo/k", version=1, **TRUST)
+    assert [path.name for path in (tmp_path / "first").iterdir()] == ["a-relative-cache"]
+    assert not list((tmp_path / "second").iterdir())
