@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from .cli import EXIT_FAILED
 from .loader import explain_variants, published_versions, versions_without_build
 from .variants import Choice
 
@@ -36,14 +37,18 @@ def versions(repo_id: str, as_json: bool) -> None:
 @click.option("--framework", help="torch or jax.")
 @click.option("--backend", help="Choose as for this backend in place of the one found.")
 @_json_option
-def variants(requirement: str, framework: str | None, backend: str | None, as_json: bool) -> None:
-    """Show which variant would be taken on this machine, and why not the others."""
+def variants(requirement: str, framework: str | None, backend: str | None, as_json: bool) -> int:
+    """Show which variant would be taken on this machine, and why not the others.
+
+    Exits with 1 if none would.
+    """
     choice = explain_variants(requirement, framework=framework, backend=backend)
     if as_json:
         chosen = choice.chosen.variant if choice.chosen else None
         click.echo(json.dumps({"chosen": chosen, "trace": [asdict(v) for v in choice.trace]}))
-        return
-    click.echo(_table(choice))
+    else:
+        click.echo(_table(choice))
+    return 0 if choice.chosen else EXIT_FAILED
 
 
 def _table(choice: Choice) -> str:

@@ -7,12 +7,12 @@ touching the environment.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 
 from .errors import SettingsError
@@ -155,7 +155,7 @@ def parse_local_kernels(text: str) -> dict[str, Path]:
     return kernels
 
 
-@lru_cache
+@functools.cache  # forgetting one would move it
 def _anchored(path: Path) -> Path:
     """A path of the environment as this process read it first, whichever folder it goes to later.
 
