@@ -546,3 +546,29 @@ def test_a_relative_cache_stays_where_it_was(
     get_kernel("demo/k", version=1, **TRUST)
     assert [path.name for path in (tmp_path / "first").iterdir()] == ["a-relative-cache"]
     assert not list((tmp_path / "second").iterdir())
+
+
+def test_a_damaged_memory_is_spoken_of_once(
+    publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish("demo/k", numbered(1))
+    get_kernel("demo/k", version=1, **TRUST)
+    memory = cached_folder().parents[2] / "remembered.json"
+    memory.write_bytes(b"{")
+    with caplog.at_level(logging.WARNING, "kernelhub"):
+        get_kernel("demo/k", version=1, **TRUST)
+    (record,) = caplog.records
+    assert "remembered.json is damaged" in record.getMessage()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_among_the_files_is_not_part_of_what_was_published(publish: Publish) -> None:
+    publish("demo/k", numbered(1))
+    get_kernel("demo/k", version=1, **TRUST)
+    os.mkfifo(cached_folder() / "pipe.py")
+    forget()
+    with scope(offline=True), pytest.raises(IntegrityError) as caught:
+        get_kernel("demo/k", version=1, **TRUST)
+    assert caught.value.faults == {"pipe.py": "not part of what was published"}
+    assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
+    assert not (cached_folder() / "pipe.py").exists()
