@@ -26,6 +26,7 @@ from .errors import (
     NotCached,
     NotFoundError,
     TrustError,
+    about,
 )
 from .formats.metadata import Metadata
 from .places import FolderPlace, HubPlace, Ready
@@ -33,7 +34,6 @@ from .prepare import (
     Found,
     Located,
     Terms,
-    about,
     choose_in,
     frameworks_of,
     locate,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .disk import discard, translated, write_whole
-from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError
+from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError, about
 from .formats.content import content_digest
 from .formats.digest import UNHASHED, is_hashed
 from .formats.metadata import Metadata, parse_metadata
@@ -102,7 +102,8 @@ def resolve_built(
     def holds_builds(commit: str) -> bool:
         return bool(HubPlace(repository, commit, way).variants())
 
-    return resolve(requirement, repository, way, holds_builds, tell=tell)
+    with about(requirement.repo_id):
+        return resolve(requirement, repository, way, holds_builds, tell=tell)
 
 
 class HubPlace:

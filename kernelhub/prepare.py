@@ -6,13 +6,12 @@ Nothing of a kernel has been downloaded but metadata when `prepare` returns, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from . import settings
 from .consents import Asked, consent_before
-from .errors import KernelHubError, LoadError, NoCompatibleVariant, NotCached, NotFoundError
+from .errors import LoadError, NoCompatibleVariant, NotCached, NotFoundError, about
 from .formats.metadata import KernelDependency, Metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.variant import VariantName
@@ -132,8 +131,7 @@ def locate(requirement: Requirement, terms: Terms) -> Located:
         variants, pinned = locked.kernel.variants, locked.kernel
         resolved = Resolved(commit=pinned.commit, version=pinned.version)
     else:
-        with about(repo_id):
-            variants, resolved = None, resolve_built(requirement, repository, terms.way)
+        variants, resolved = None, resolve_built(requirement, repository, terms.way)
     version = f" v{resolved.version}" if resolved.version is not None else ""
     asked = Asked(
         repository=repository,
@@ -184,16 +182,6 @@ def frameworks_of(published: tuple[str, ...]) -> set[str]:
     """The frameworks that any of these variants is for."""
     names = (VariantName.parse(text) for text in published)
     return {name.framework for name in names if name is not None}
-
-
-@contextmanager
-def about(subject: str) -> Iterator[None]:
-    """Let errors of the block begin with the kernel that they are about."""
-    try:
-        yield
-    except KernelHubError as error:
-        error.about(subject)
-        raise
 
 
 _told: set[tuple[str, str]] = set()
