@@ -7,11 +7,13 @@ neither torch, triton, jax, pydantic nor the network stack.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 
+TYPE_CHECKING = False  # type checkers take this name for true; importing it costs 10 ms
 if TYPE_CHECKING:
+    from typing import Any
+
     from .dispatch.record import record
     from .dispatch.tunable import tunable
     from .kernel_deps import get_kernel_dep

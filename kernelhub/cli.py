@@ -29,6 +29,7 @@ class LazyGroup(click.Group):
 
     def __init__(self, *args: object, homes: Mapping[str, tuple[str, str, str]], **kw: object):
         super().__init__(*args, **kw)  # type: ignore[arg-type]
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])  # commands inherit
         self.homes = dict(homes)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

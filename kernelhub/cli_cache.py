@@ -47,7 +47,7 @@ def cache_list(as_json: bool) -> None:
             f"{row['repo_id']}  {str(row['commit'])[:12]}  {row['variant']}"
             f"  {row['bytes']} bytes  {day}  {row['hub']}"
         )
-    click.echo(f"{len(rows)} variants in {now.cache}")
+    click.echo(f"{len(rows)} variant{'s' * (len(rows) != 1)} in {now.cache}")
 
 
 @cache.command("prune")

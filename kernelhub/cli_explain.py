@@ -43,7 +43,8 @@ def command(
     if not reports:
         raise NotFoundError(
             f"{where}: no tree{f' for {kernel}' if kernel else ''}",
-            hint="tune it with kernel-builder tune; without a tree Triton's own autotuning decides",
+            hint="tune it with `kernel-builder tune`; without a tree @triton.autotune decides where"
+            " the kernel has one, and else what its author wrote",
         )
     if as_json:
         click.echo(json.dumps(reports, indent=2))

@@ -43,7 +43,10 @@ def store_error(error: OSError, path: Path, needed: int | None = None) -> StoreE
             f"{path} cannot be written: {error.strerror}",
             hint="make it writable for this user, or set KERNELHUB_CACHE to another folder",
         )
-    return StoreError(f"{path}: {error.strerror or error}")
+    return StoreError(
+        f"{path}: {error.strerror or error}",
+        hint="check that folder, or set KERNELHUB_CACHE to another one",
+    )
 
 
 def sibling(path: Path) -> Path:

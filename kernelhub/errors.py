@@ -34,7 +34,8 @@ This module imports nothing of the package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -48,6 +49,17 @@ class KernelHubError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
+
+
+@contextmanager
+def about(subject: str) -> Iterator[None]:
+    """Let messages of errors of the block begin with what they are about, "org/k v2 (1f0c…)"."""
+    try:
+        yield
+    except KernelHubError as error:
+        if not error.message.startswith(subject.partition(" ")[0]):
+            error.message = f"{subject}: {error.message}"
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,11 @@ def explained(error: Exception, kernel: Imported) -> KernelHubError:
             f"{kernel.title}: {where}imports its own module {inside!r}, which was not published",
             hint="the kernel's author has to publish it again, with that file",
         )
-    return LoadError(f"{kernel.title}: {where}{type(error).__name__}: {error}")
+    return LoadError(
+        f"{kernel.title}: {where}{type(error).__name__}: {error}",
+        hint="the traceback of its cause shows the kernel's code; tell its author, or pin another"
+        " version",
+    )
 
 
 def _missing(kernel: Imported, module: str, where: str) -> DependencyError:

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 PREFIX = "_kernelhub_"
 _SCHEME = "<kernelhub>"
 _INIT = "__init__.py"
+_AGAIN = "load it again in a new process: a damaged copy is downloaded again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +72,21 @@ class Package:
         expected = self.manifest.get(self.inside + path)
         place = self.folder / path
         if expected is None:
-            raise IntegrityError(f"{place} is not part of what was published")
+            raise IntegrityError(
+                f"{self.title}: {place} is not part of what was published",
+                hint="its author has to publish it again, with that file",
+            )
         try:
             data = place.read_bytes()
         except OSError as error:
-            raise IntegrityError(f"{place} cannot be read: {error}") from error
+            raise IntegrityError(
+                f"{self.title}: {place} cannot be read: {error.strerror or error}", hint=_AGAIN
+            ) from error
         if not matches(data, expected):
             raise IntegrityError(
-                f"{place} changed after it was verified",
+                f"{self.title}: {place} changed after it was verified",
                 faults={self.inside + path: f"is not {expected.algorithm} {expected.value}"},
+                hint=_AGAIN,
             )
         return data
 
@@ -161,7 +168,10 @@ def load(package: Package, *, finish: Callable[[ModuleType], None]) -> ModuleTyp
             return module
         if package.name in _running:
             circle = " -> ".join(_packages[name].title for name in (*_running, package.name))
-            raise LoadError(f"kernels load each other in a circle: {circle}")
+            raise LoadError(
+                f"kernels load each other in a circle: {circle}",
+                hint="the author of one of them has to take its get_kernel call out",
+            )
         _packages[package.name] = package
         _running.append(package.name)
         try:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from . import settings, signatures
 from .consents import Asked, consent_before
-from .errors import KernelHubError, NoCompatibleVariant, TrustError
+from .errors import KernelHubError, NoCompatibleVariant, TrustError, about
 from .formats.content import content_digest
 from .formats.metadata import Metadata, parse_metadata
 from .formats.variant import VariantName
 from .hints import Look, look, summary
 from .locks import LockFile, project_lock
-from .places import HubPlace, Ready
+from .places import HubPlace, Ready, resolve_built
 from .policies import Rules, rules
 from .reporter import SILENT, Reporter
-from .resolution import requirement_of, resolve
+from .resolution import requirement_of
 from .signature_file import read_bundle
 from .sources import Source
 from .store import Store
@@ -86,10 +86,11 @@ def inspect(
     requirement = requirement_of(repo_id, version, revision)
     way = way_of(now, source, reporter)
     repository = Store(now.cache, now.endpoint).repository(requirement.repo_id)
-    resolved = resolve(requirement, repository, way, tell=False)
+    resolved = resolve_built(requirement, repository, way, tell=False)
     place = HubPlace(repository, resolved.commit, way)
-    name = _variant(place, requirement.repo_id, variant)
-    ready = place.ready(name)
+    with about(requirement.repo_id):
+        name = _variant(place, requirement.repo_id, variant)
+        ready = place.ready(name)
     in_force = rules(now)
     data = (ready.folder / METADATA).read_bytes()
     metadata = parse_metadata(data, METADATA)
@@ -135,6 +136,7 @@ def _variant(place: HubPlace, repo_id: str, wanted: str | None) -> str:
             f"{repo_id} publishes {', '.join(names) or 'no noarch variant'}"
             + (f", and not {wanted}" if wanted else ""),
             reasons={},
+            hint=f"`kernelhub variants {repo_id}` shows what there is",
         )
     return wanted or names[0]
 

@@ -32,7 +32,10 @@ def get_kernel_dep(repo_id: str) -> ModuleType:
     """
     deps = _deps.get()
     if deps is None:
-        raise LoadError("get_kernel_dep works only while a kernel is being imported")
+        raise LoadError(
+            f"{repo_id}: get_kernel_dep works only while a kernel is being imported",
+            hint="call it at the top level of a kernel's module; elsewhere call get_kernel",
+        )
     if repo_id not in deps:
         known = ", ".join(sorted(deps)) or "none"
         raise LoadError(

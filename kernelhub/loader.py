@@ -26,14 +26,25 @@ from .errors import (
     NotCached,
     NotFoundError,
     TrustError,
+    about,
 )
 from .formats.metadata import Metadata
-from .places import FolderPlace, Ready
-from .prepare import Found, Located, Terms, choose_in, frameworks_of, locate, prepare, terms_of
+from .places import FolderPlace, HubPlace, Ready
+from .prepare import (
+    Found,
+    Located,
+    Terms,
+    choose_in,
+    frameworks_of,
+    locate,
+    prepare,
+    terms_of,
+)
 from .reporter import SILENT, Reporter
 from .resolution import requirement_of
 from .settings import Settings
 from .sources import Source
+from .store import Store
 from .target import detect
 from .trust import Consent, TrustArgument
 from .variants import Choice, Verdict, Wish, choose
@@ -215,9 +226,11 @@ def explain_variants(
     """
     wish = Wish(framework=framework, backend=backend, check_arch=check_arch)
     terms = terms_of(wish, False, None, SILENT)
-    place = locate(requirement_of(repo_id, version, revision), terms).place
-    published = place.variants()
-    return choose(published, detect(frameworks_of(published)), place.metadata, wish)
+    located = locate(requirement_of(repo_id, version, revision), terms)
+    place = located.place
+    with about(located.title):
+        published = place.variants()
+        return choose(published, detect(frameworks_of(published)), place.metadata, wish)
 
 
 def published_versions(repo_id: str) -> Mapping[int, str]:
@@ -230,8 +243,26 @@ def published_versions(repo_id: str) -> Mapping[int, str]:
     requirement = requirement_of(repo_id, None, None)
     way = terms_of(Wish(), False, None, SILENT).way
     if way.connect is None:
-        raise NotCached(f"offline: the versions of {requirement.repo_id} cannot be asked")
-    return way.connect(False).versions(requirement.repo_id)
+        raise NotCached(
+            f"{requirement.repo_id}: its versions cannot be asked offline",
+            hint="`kernelhub cache list` shows what is on this disk",
+        )
+    with about(requirement.repo_id):
+        return way.connect(False).versions(requirement.repo_id)
+
+
+def versions_without_build(repo_id: str, versions: Mapping[int, str]) -> frozenset[int]:
+    """Which of `published_versions` hold no build, so that only an exact pin takes them.
+
+    Asks the Hub for the files of each commit that this machine does not know yet.
+
+    Raises:
+        As `published_versions`.
+    """
+    terms = terms_of(Wish(), False, None, SILENT)
+    repository = Store(terms.settings.cache, terms.endpoint).repository(repo_id)
+    places = {v: HubPlace(repository, commit, terms.way) for v, commit in versions.items()}
+    return frozenset(version for version, place in places.items() if not place.variants())
 
 
 def get_loaded_kernels() -> list[LoadedKernel]:
@@ -246,7 +277,8 @@ _bindings: dict[str, object] = {}
 def _run(found: Found, terms: Terms) -> ModuleType:
     """Fetch, verify, import and bind a kernel, after those that it needs."""
     needs = {repo_id: _run(need, terms) for repo_id, need in found.needs.items()}
-    ready = found.located.place.ready(found.verdict.variant)
+    with about(found.title):
+        ready = found.located.place.ready(found.verdict.variant)
     consent, signer = found.consent, None
     if (asked := found.located.asked) is not None:
         consent, signer = consent_after(asked, consent, ready.folder, ready.manifest)

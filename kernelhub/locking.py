@@ -22,10 +22,10 @@ from .formats.metadata import KernelDependency, parse_metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.requirements_file import Listed
 from .formats.variant import VariantName
-from .places import HubPlace
+from .places import HubPlace, resolve_built
 from .reporter import SILENT, Reporter
 from .requirements import Requirements
-from .resolution import Resolved, Way, resolve
+from .resolution import Resolved, Way
 from .store import Store
 
 UPGRADE_ALL = frozenset({"*"})
@@ -160,7 +160,7 @@ class _Locking:
         if kept is not None:
             return Resolved(commit=kept.commit, version=kept.version)
         repository = self._store.repository(requirement.repo_id)
-        return resolve(requirement, repository, self._way, tell=False)
+        return resolve_built(requirement, repository, self._way, tell=False)
 
     def _is_upgraded(self, repo_id: str) -> bool:
         return self._upgrade == UPGRADE_ALL or repo_id in self._upgrade

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Protocol
 
 from .disk import discard, translated, write_whole
-from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError
+from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError, about
 from .formats.content import content_digest
 from .formats.digest import UNHASHED, is_hashed
 from .formats.metadata import Metadata, parse_metadata
 from .formats.names import path_fault
+from .formats.requirement import Requirement
 from .hashing import FileId, matches
-from .resolution import Way
+from .resolution import Resolved, Way, resolve
 from .sources import RemoteFile, Source
 from .sources.folder import find_variants
 from .store import Receipt, Repository, Stored
@@ -89,6 +90,22 @@ class FolderPlace:
         return Ready(folder=folder, manifest=manifest)
 
 
+def resolve_built(
+    requirement: Requirement, repository: Repository, way: Way, *, tell: bool = True
+) -> Resolved:
+    """The commit that a requirement means now, of a version that has builds if there is one.
+
+    Raises:
+        As `resolution.resolve` and, for an unsafe listing, IntegrityError.
+    """
+
+    def holds_builds(commit: str) -> bool:
+        return bool(HubPlace(repository, commit, way).variants())
+
+    with about(requirement.repo_id):
+        return resolve(requirement, repository, way, holds_builds, tell=tell)
+
+
 class HubPlace:
     """Variants at one commit of a repository on a Hub, kept in the store."""
 
@@ -119,15 +136,17 @@ class HubPlace:
         return {variant: tuple(files) for variant, files in sorted(grouped.items())}
 
     def _listing(self) -> tuple[RemoteFile, ...]:
+        """The commit's files. A list of none is neither kept nor believed: the Hub is asked."""
         name = "listing.json"
-        if (kept := parse_listing(self._repository.note(self._commit, name))) is not None:
+        if kept := parse_listing(self._repository.note(self._commit, name)):
             return kept
         with self._repository.lock(self._commit, self._way.remaining() / 2):
-            if (kept := parse_listing(self._repository.note(self._commit, name))) is not None:
+            if kept := parse_listing(self._repository.note(self._commit, name)):
                 return kept
             source = self._connect("the list of its files")
             files = source.listing(self._repository.repo_id, self._commit)
-            self._repository.keep_note(self._commit, name, render_listing(files))
+            if files:
+                self._repository.keep_note(self._commit, name, render_listing(files))
         return files
 
     def listing_bytes(self) -> bytes:

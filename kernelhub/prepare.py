@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from . import settings
 from .consents import Asked, consent_before
-from .errors import LoadError, NoCompatibleVariant, NotCached, NotFoundError
+from .errors import LoadError, NoCompatibleVariant, NotCached, NotFoundError, about
 from .formats.metadata import KernelDependency, Metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.variant import VariantName
 from .locks import calling_package, find_locked
-from .places import FolderPlace, HubPlace, Place
+from .places import FolderPlace, HubPlace, Place, resolve_built
 from .policies import Rules, rules
 from .reporter import Reporter
-from .resolution import Resolved, Way, resolve
+from .resolution import Resolved, Way
 from .settings import Settings
 from .sources import Source
 from .store import Store
@@ -105,10 +105,16 @@ def prepare(requirement: Requirement, terms: Terms, chain: tuple[str, ...]) -> F
     step = str(requirement)
     if step in chain:
         circle = " -> ".join((*chain[chain.index(step) :], step))
-        raise LoadError(f"kernels depend on each other in a circle: {circle}")
+        raise LoadError(
+            f"kernels depend on each other in a circle: {circle}",
+            hint="the author of one of them has to take a kernel-depends entry out",
+        )
     located = locate(requirement, terms)
     consent = consent_before(located.asked) if located.asked else Consent.LOCAL
-    return choose_in(located, consent, terms, chain=(*chain, step))
+    found = choose_in(located, consent, terms, chain=(*chain, step))
+    if located.asked is None:
+        _say_if_pin_is_ignored(requirement, found)
+    return found
 
 
 def locate(requirement: Requirement, terms: Terms) -> Located:
@@ -117,14 +123,15 @@ def locate(requirement: Requirement, terms: Terms) -> Located:
     local = now.local_kernels.get(repo_id)
     if local is not None:
         logger.info("%s is taken from %s (LOCAL_KERNELS)", repo_id, local)
-        return Located(place=FolderPlace(local), title=f"{repo_id} ({local})")
+        title = f"{repo_id} (LOCAL_KERNELS: {local})"
+        return Located(place=FolderPlace(local), title=title)
     repository = Store(now.cache, terms.endpoint).repository(repo_id)
     locked = find_locked(requirement, now, terms.caller)
     if locked is not None:
         variants, pinned = locked.kernel.variants, locked.kernel
         resolved = Resolved(commit=pinned.commit, version=pinned.version)
     else:
-        variants, resolved = None, resolve(requirement, repository, terms.way)
+        variants, resolved = None, resolve_built(requirement, repository, terms.way)
     version = f" v{resolved.version}" if resolved.version is not None else ""
     asked = Asked(
         repository=repository,
@@ -148,13 +155,14 @@ def choose_in(located: Located, consent: Consent, terms: Terms, *, chain: tuple[
         NoCompatibleVariant: nothing fits; NotCached if that may be for want of metadata.
     """
     place = located.place
-    published = place.variants()
-    target = detect(frameworks_of(published))
-    choice = choose(published, target, place.metadata, terms.wish)
-    verdict = choice.chosen
-    if verdict is None:
-        raise _nothing_fits(located.title, choice)
-    metadata = place.metadata(verdict.variant)
+    with about(located.title):
+        published = place.variants()
+        target = detect(frameworks_of(published))
+        choice = choose(published, target, place.metadata, terms.wish)
+        verdict = choice.chosen
+        if verdict is None:
+            raise _nothing_fits(located, choice, chain[-1])
+        metadata = place.metadata(verdict.variant)
     needs = {
         need.repo_id: prepare(_dependency(need), terms, chain) for need in metadata.kernel_depends
     }
@@ -176,7 +184,26 @@ def frameworks_of(published: tuple[str, ...]) -> set[str]:
     return {name.framework for name in names if name is not None}
 
 
-def _nothing_fits(title: str, choice: Choice) -> NotFoundError:
+_told: set[tuple[str, str]] = set()
+
+
+def _say_if_pin_is_ignored(requirement: Requirement, found: Found) -> None:
+    """Say once that a folder of LOCAL_KERNELS is not the version or revision asked for."""
+    version, key = found.metadata.version, (str(requirement), found.located.title)
+    unpinned = requirement.specifier is None and requirement.revision is None
+    if unpinned or requirement.admits(version) or key in _told:
+        return
+    _told.add(key)
+    logger.warning(
+        "%s is not what is loaded: %s is taken in its place, which holds version %d",
+        requirement,
+        found.located.title,
+        version,
+    )
+
+
+def _nothing_fits(located: Located, choice: Choice, asked: str) -> NotFoundError:
+    title = located.title
     if choice.undecided:
         reasons = "; ".join(f"{name}: {why}" for name, why in choice.reasons.items())
         return NotCached(
@@ -185,11 +212,18 @@ def _nothing_fits(title: str, choice: Choice) -> NotFoundError:
             hint="load it once online on a machine like this one",
         )
     if not choice.trace:
-        return NoCompatibleVariant(
-            f"{title}: publishes no build", reasons={}, hint="its author has to publish one"
+        repo_id = asked.partition("@")[0]
+        hint = (
+            f"builds are on the branches of versions: `kernelhub versions {repo_id}` lists them"
+            if repo_id != asked
+            else "take another version, or ask its author to publish this one"
         )
+        return NoCompatibleVariant(f"{title}: publishes no build", reasons={}, hint=hint)
     return NoCompatibleVariant(
-        f"{title}: no published variant runs on this machine", reasons=choice.reasons
+        f"{title}: no published variant runs on this machine",
+        reasons=choice.reasons,
+        hint="install what a variant needs, or ask its author for one that runs here"
+        " (backend= and framework= take a variant by hand)",
     )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +23,12 @@ from .errors import (
     VersionNotFound,
 )
 from .formats.requirement import Requirement, parse_requirement
-from .remembered import Remembered
 from .sources import Source
 from .store import Repository
 
 logger = logging.getLogger(__name__)
 
+_VERSION_BRANCH = re.compile(r"v(\d{1,18})", re.ASCII)
 _FRESH_AT_MOST = 60.0
 _CLOCK_SKEW = 2.0
 _IMPORTED = time.time()
@@ -68,6 +69,11 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
         RequirementError: something of it does not parse.
         InputError: more than one pin is given, or one is of another type.
     """
+    if not isinstance(repo_id, str) or not isinstance(revision, (str, type(None))):
+        raise InputError(
+            f"repo_id={repo_id!r}, revision={revision!r}: these are texts",
+            hint='write get_kernel("org/name", version=1)',
+        )
     requirement = parse_requirement(repo_id)
     carried = requirement.specifier is not None or requirement.revision is not None
     if carried + (version is not None) + (revision is not None) > 1:
@@ -76,7 +82,10 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
             hint="pin the kernel in one place only",
         )
     if isinstance(version, bool) or not isinstance(version, (int, str, type(None))):
-        raise InputError(f"version={version!r} is neither an integer nor a specifier")
+        raise InputError(
+            f"{repo_id}: version={version!r} is neither an integer nor a specifier",
+            hint='write version=1 or version=">=1,<3"',
+        )
     if isinstance(version, int) or (isinstance(version, str) and version.strip().isdigit()):
         return parse_requirement(f"{repo_id}=={int(version)}")
     if version is not None:
@@ -85,7 +94,12 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
 
 
 def resolve(
-    requirement: Requirement, repository: Repository, way: Way, *, tell: bool = True
+    requirement: Requirement,
+    repository: Repository,
+    way: Way,
+    holds_builds: Callable[[str], bool],
+    *,
+    tell: bool = True,
 ) -> Resolved:
     """The commit that a requirement means now.
 
@@ -93,6 +107,8 @@ def resolve(
         requirement: what is asked for.
         repository: its copies, and what is remembered of it.
         way: how the Hub may be asked.
+        holds_builds: whether anything is published at a commit; asked only where more than one
+            version would do, from the newest down.
         tell: whether to log which version was taken where none was asked for.
 
     Raises:
@@ -106,9 +122,11 @@ def resolve(
     if way.connect is None:
         if fallback is None:
             raise _not_cached(requirement, repository)
+        if tell:
+            _tell(requirement, fallback, "newest on this disk")
         return fallback
     try:
-        found = _ask(requirement, repository, way, quick=fallback is not None)
+        found = _ask(requirement, repository, way, holds_builds, quick=fallback is not None)
     except (HubUnavailable, HubRateLimited) as error:
         if fallback is None:
             raise
@@ -120,20 +138,23 @@ def resolve(
         )
         return fallback
     if tell:
-        _tell(requirement, found)
+        _tell(requirement, found, "newest")
     return found
 
 
-def _ask(requirement: Requirement, repository: Repository, way: Way, *, quick: bool) -> Resolved:
-    key = requirement.revision or "versions"
-    since = _fresh_since(repository.folder, key)
+def _ask(
+    requirement: Requirement,
+    repository: Repository,
+    way: Way,
+    holds_builds: Callable[[str], bool],
+    *,
+    quick: bool,
+) -> Resolved:
+    if requirement.revision is None:
+        return pick(requirement, _ask_versions(repository, way, quick=quick), holds_builds)
+    since = _fresh_since(repository.folder, requirement.revision)
     with repository.lock("resolve", way.remaining() / 2):
-        memory = repository.remembered()
-        if requirement.revision is None:
-            if not _is_fresh(memory.asked, since):
-                memory = _ask_versions(repository, way, quick=quick)
-            return pick(requirement, memory.versions)
-        commit, asked = memory.revisions.get(requirement.revision, ("", 0.0))
+        commit, asked = repository.remembered().revisions.get(requirement.revision, ("", 0.0))
         if not _is_fresh(asked, since):
             assert way.connect is not None  # noqa: S101 - resolve has seen to it
             commit = way.connect(quick).resolve(requirement.repo_id, requirement.revision)
@@ -142,29 +163,38 @@ def _ask(requirement: Requirement, repository: Repository, way: Way, *, quick: b
         return Resolved(commit=commit)
 
 
-def _ask_versions(repository: Repository, way: Way, *, quick: bool) -> Remembered:
-    assert way.connect is not None  # noqa: S101 - resolve has seen to it
-    versions = way.connect(quick).versions(repository.repo_id)
-    now = time.time()
-    repository.remember(lambda memory: memory.with_versions(versions, now))
-    return Remembered(versions=versions, asked=now)
+def _ask_versions(repository: Repository, way: Way, *, quick: bool) -> Mapping[int, str]:
+    since = _fresh_since(repository.folder, "versions")
+    with repository.lock("resolve", way.remaining() / 2):
+        memory = repository.remembered()
+        if _is_fresh(memory.asked, since):
+            return memory.versions
+        assert way.connect is not None  # noqa: S101 - resolve has seen to it
+        versions = way.connect(quick).versions(repository.repo_id)
+        now = time.time()
+        repository.remember(lambda memory: memory.with_versions(versions, now))
+        return versions
 
 
-def pick(requirement: Requirement, versions: Mapping[int, str]) -> Resolved:
+def pick(
+    requirement: Requirement, versions: Mapping[int, str], holds_builds: Callable[[str], bool]
+) -> Resolved:
     """The newest version that a requirement admits; 0, which is unstable, only if nothing else.
+
+    A branch may be there before its build is: a publication that waits for its review, or was cut
+    short. Where another version would do, one without a build is passed over, with a warning.
 
     Raises:
         VersionNotFound: none is admitted; lists what there is.
     """
-    admitted = [version for version in versions if requirement.admits(version)]
+    admitted = sorted(filter(requirement.admits, versions), reverse=True)
     if not admitted:
-        listed = ", ".join(map(str, sorted(versions))) or "none"
-        raise VersionNotFound(
-            f"{requirement.repo_id} has no version that {requirement} admits;"
-            f" published versions: {listed}",
-            available=sorted(versions),
-        )
-    newest = max(admitted)
+        raise _no_version(requirement, sorted(versions))
+    newest = admitted[0]
+    if len(admitted) > 1:
+        newest = next((v for v in admitted if holds_builds(versions[v])), newest)
+    if newest != admitted[0]:
+        _tell_passed_over(requirement, admitted[0], versions[admitted[0]], newest)
     return Resolved(commit=versions[newest], version=newest)
 
 
@@ -173,7 +203,10 @@ def _from_memory(requirement: Requirement, repository: Repository) -> Resolved |
     memory = repository.remembered()
     if requirement.revision is not None:
         commit, _ = memory.revisions.get(requirement.revision, ("", 0.0))
-        return Resolved(commit=commit) if repository.variants(commit) else None
+        branch = _VERSION_BRANCH.fullmatch(requirement.revision)
+        stood_at = memory.history.get(int(branch[1]), ()) if branch else ()
+        there = (c for c in (commit, *stood_at) if repository.variants(c))
+        return next((Resolved(commit=c) for c in there), None)
     for version in sorted(filter(requirement.admits, memory.history), reverse=True):
         for commit in memory.history[version]:
             if repository.variants(commit):
@@ -190,20 +223,50 @@ def _not_cached(requirement: Requirement, repository: Repository) -> NotCached:
     )
 
 
-def _tell(requirement: Requirement, found: Resolved) -> None:
-    """Say once which version an unpinned load takes."""
+def _tell(requirement: Requirement, found: Resolved, which: str) -> None:
+    """Say once which version an unpinned load takes; `which` says among what it is the newest."""
     if requirement.specifier is not None or found.version is None or requirement.repo_id in _told:
         return
     _told.add(requirement.repo_id)
     logger.warning(
-        '%s: no version asked for, taking the newest, %d (%s); pin it with "%s==%d" or "%s@%s"',
+        '%s: no version asked for, taking the %s, %d (%s); pin it with "%s==%d" or "%s@%s"',
         requirement.repo_id,
+        which,
         found.version,
         found.commit[:12],
         requirement.repo_id,
         found.version,
         requirement.repo_id,
         found.commit,
+    )
+
+
+def _no_version(requirement: Requirement, available: Sequence[int]) -> VersionNotFound:
+    repo_id, wanted = requirement.repo_id, str(requirement.specifier or "")
+    if not available:
+        return VersionNotFound(
+            f"{repo_id} has no published version",
+            hint=f"ask its author for one; {repo_id}@<branch or commit> takes what has no version",
+        )
+    exact = wanted.startswith("==") and "," not in wanted
+    named = f"version {wanted.removeprefix('==')}" if exact else f"version {wanted}"
+    return VersionNotFound(
+        f"{repo_id} has no {named}; published versions: {', '.join(map(str, available))}",
+        available=available,
+        hint=f'ask for one of these, such as "{repo_id}=={available[-1]}"',
+    )
+
+
+def _tell_passed_over(requirement: Requirement, empty: int, commit: str, taken: int) -> None:
+    """Say once that the newest version that would do has no build."""
+    if commit in _told:
+        return
+    _told.add(commit)
+    logger.warning(
+        "%s: version %d holds no build (its publication is not finished), taking %d",
+        requirement,
+        empty,
+        taken,
     )
 
 

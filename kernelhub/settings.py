@@ -7,6 +7,7 @@ touching the environment.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +30,9 @@ class Settings:
     """Everything that the environment may say.
 
     Attributes:
-        cache: folder of the local store. `KERNELHUB_CACHE`, else `HF_HOME`/kernelhub.
+        cache: folder of the local store. `KERNELHUB_CACHE`, else `HF_HOME`/kernelhub. One that is
+            relative stays where it was when the process read it first, as do `record` and
+            `overlays`.
         endpoint: base URL of the Hub, no trailing slash. `HF_ENDPOINT`.
         offline: make no network request. `KERNELHUB_OFFLINE` or `HF_HUB_OFFLINE`.
         local_kernels: repository id to folder, used instead of the Hub. `LOCAL_KERNELS`.
@@ -81,7 +84,7 @@ class Settings:
         home = Path(
             env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
         )
-        cache = Path(env.get("KERNELHUB_CACHE") or home / "kernelhub").expanduser()
+        cache = _anchored(Path(env.get("KERNELHUB_CACHE") or home / "kernelhub").expanduser())
         record = env.get("KERNELHUB_RECORD")
         project = env.get("KERNELHUB_PROJECT")
         lock = env.get("KERNELHUB_LOCK", "")
@@ -92,8 +95,10 @@ class Settings:
             local_kernels=parse_local_kernels(env.get("LOCAL_KERNELS", "")),
             trust=tuple(t.strip() for t in env.get("KERNELHUB_TRUST", "").split(",") if t.strip()),
             interpret=_first(_flag(env, "KERNELHUB_INTERPRET"), _flag(env, "TRITON_INTERPRET")),
-            record=Path(record).expanduser() if record else None,
-            overlays=Path(env.get("KERNELHUB_OVERLAYS") or cache / "overlays").expanduser(),
+            record=_anchored(Path(record).expanduser()) if record else None,
+            overlays=_anchored(
+                Path(env.get("KERNELHUB_OVERLAYS") or cache / "overlays").expanduser()
+            ),
             strict=_flag(env, "KERNELHUB_STRICT") or False,
             timeout=_seconds(env, "KERNELHUB_TIMEOUT", 600.0),
             project=Path(project).expanduser() if project else None,
@@ -148,6 +153,21 @@ def parse_local_kernels(text: str) -> dict[str, Path]:
             )
         kernels[repo_id] = Path(path).expanduser()
     return kernels
+
+
+@functools.cache  # forgetting one would move it
+def _anchored(path: Path) -> Path:
+    """A path of the environment as this process read it first, whichever folder it goes to later.
+
+    Raises:
+        SettingsError: it is relative, and the working directory is gone.
+    """
+    try:
+        return path.absolute()
+    except OSError as error:
+        raise SettingsError(
+            f"{path} is relative to a working directory that is gone", hint="give a whole path"
+        ) from error
 
 
 def _config(env: Mapping[str, str]) -> Path:

@@ -43,6 +43,7 @@ RECEIPT_SCHEMA = 1
 _PATIENCE = 30.0
 _PATIENCE_AGAIN = 0.2
 _LEFTOVER_AGE = 7 * 24 * 3600.0
+_told: set[Path] = set()  # damaged files that were spoken of
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
 
 
@@ -155,7 +156,9 @@ class Repository:
         except OSError:
             return Remembered()
         if found is None:
-            logger.warning("%s is damaged or of a newer release, and is not used", path)
+            level = logging.DEBUG if path in _told else logging.WARNING
+            logger.log(level, "%s is damaged or of a newer release, and is not used", path)
+            _told.add(path)
         return found or Remembered()
 
     def remember(self, change: Callable[[Remembered], Remembered]) -> None:

@@ -75,9 +75,13 @@ class Wish:
     check_arch: bool = True
 
     def __post_init__(self) -> None:
-        for value, legal in ((self.framework, FRAMEWORKS), (self.backend, BACKENDS)):
+        given = ("framework", self.framework, FRAMEWORKS), ("backend", self.backend, BACKENDS)
+        for name, value, legal in given:
             if value is not None and value not in legal:
-                raise InputError(f"{value!r} is not one of {', '.join(legal)}")
+                raise InputError(
+                    f"{name}={value!r} is none that kernels are published for",
+                    hint=f"give one of {', '.join(legal)}, or leave it out",
+                )
 
 
 def choose(

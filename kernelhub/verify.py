@@ -34,14 +34,19 @@ def walk(folder: Path) -> Iterator[tuple[str, Path]]:
     Raises:
         OSError: something cannot be read, or a link leads nowhere.
     """
-    found: list[tuple[str, Path]] = []
+    return ((path, place) for path, place, is_regular in _entries(folder) if is_regular)
+
+
+def _entries(folder: Path) -> list[tuple[str, Path, bool]]:
+    """What `walk` gives, and with False what is no file either: pipes, sockets, devices."""
+    found: list[tuple[str, Path, bool]] = []
     for current, names, files in os.walk(folder, onerror=_raise):
         names[:] = [name for name in names if not (Path(current) / name).is_symlink()]
         for name in files:
             place = Path(current) / name
-            if stat.S_ISREG(place.stat().st_mode):
-                found.append((place.relative_to(folder).as_posix(), place))
-    yield from sorted(found)
+            is_regular = stat.S_ISREG(place.stat().st_mode)
+            found.append((place.relative_to(folder).as_posix(), place, is_regular))
+    return sorted(found)
 
 
 def _raise(error: OSError) -> None:
@@ -96,9 +101,11 @@ def verify(folder: Path, manifest: Manifest) -> None:
     """
     faults: dict[str, str] = {}
     try:
-        present = {path: place for path, place in walk(folder) if digests.is_hashed(path)}
+        entries = [entry for entry in _entries(folder) if digests.is_hashed(entry[0])]
     except OSError as error:
         raise IntegrityError(f"{folder} cannot be read: {error}") from error
+    present = {path: place for path, place, is_regular in entries if is_regular}
+    others = [path for path, _, is_regular in entries if not is_regular]
     for path, expected in manifest.items():
         if not digests.is_hashed(path):
             continue
@@ -107,7 +114,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
             faults[path] = "missing"
         elif fault := _fault(place, expected):
             faults[path] = fault
-    faults |= dict.fromkeys(present, "not part of what was published")
+    faults |= dict.fromkeys((*present, *others), "not part of what was published")
     if faults:
         raise IntegrityError(f"{folder} does not hold what was published", faults=faults)
 

@@ -22,6 +22,7 @@ from .transport import TransientError, Transport
 
 logger = logging.getLogger(__name__)
 
+_CUT = "try again: what has arrived is kept; a proxy or mirror on the way may be at fault"
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 
 
@@ -156,7 +157,7 @@ def _fill(transport: Transport, url: str, part: _Part, *, fresh: bool) -> None:
                 return
         if part.size < part.file.size:
             message = f"{url} stops after {part.size} of {part.file.size} bytes"
-            raise TransientError(HubUnavailable(message, url=url))
+            raise TransientError(HubUnavailable(message, url=url, hint=_CUT))
 
     if part.size < part.file.size:
         transport.get(url, consume, headers=headers, progress=lambda: part.size)
@@ -169,5 +170,5 @@ def _continues(response: Any, position: int) -> bool:
     start = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     if start is None or int(start[1]) != position:
         url = str(response.url)
-        raise HubUnavailable(f"{url} answers another range than was asked for", url=url)
+        raise HubUnavailable(f"{url} answers another range than was asked for", url=url, hint=_CUT)
     return True

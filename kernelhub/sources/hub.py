@@ -30,6 +30,7 @@ from .transport import Transport, origin
 logger = logging.getLogger(__name__)
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
+_ABBREVIATED = re.compile(r"[0-9a-f]{4,39}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _VERSION = re.compile(r"v(\d{1,18})", re.ASCII)
 _PAGES = 1000
@@ -72,7 +73,9 @@ class HubSource:
         try:
             answer = self._transport.get_json(url)[0]
         except VersionNotFound as error:
-            raise VersionNotFound(f"{repo_id} has no revision {revision!r}") from error
+            raise VersionNotFound(
+                f"{repo_id} has no revision {revision!r}", hint=_revision_hint(repo_id, revision)
+            ) from error
         return _commit(_object(answer, url).get("sha"), url)
 
     def listing(self, repo_id: str, commit: str, folder: str = "build") -> tuple[RemoteFile, ...]:
@@ -158,9 +161,17 @@ class HubSource:
             return None
         if origin(match[1]) != origin(self.endpoint):
             raise HubUnavailable(
-                f"{self.endpoint} sends its next page from elsewhere: {match[1]}", url=match[1]
+                f"{self.endpoint} sends its next page from elsewhere: {match[1]}",
+                url=match[1],
+                hint="HF_ENDPOINT must be the address by which the Hub calls itself",
             )
         return match[1]
+
+
+def _revision_hint(repo_id: str, revision: str) -> str:
+    if _ABBREVIATED.fullmatch(revision):
+        return "if it is a commit, give all 40 digits of it"
+    return f"`kernelhub versions {repo_id}` lists versions and their commits"
 
 
 def _not_the_protocol(url: str, what: str) -> HubUnavailable:
@@ -212,4 +223,8 @@ def _check_names(repo_id: str, files: Iterable[RemoteFile]) -> None:
         if other is not file.path:
             faults[file.path] = f"differs from {other} by case only, or is listed twice"
     if faults:
-        raise IntegrityError(f"{repo_id} holds files of names that are not safe", faults=faults)
+        raise IntegrityError(
+            f"{repo_id} holds files of names that are not safe",
+            faults=faults,
+            hint="its publisher has to rename them",
+        )

@@ -50,6 +50,7 @@ _LONGEST_WAIT = 20.0
 _LONGEST_ABOVE_ASKED = 4.0
 _TRANSIENT = frozenset({408, 425, 500, 502, 503, 504})
 _RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
+_LATER = "try again later; KERNELHUB_OFFLINE=1 uses what is on this disk"
 _FAILURES: tuple[type[Exception], ...] = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 
 
@@ -91,7 +92,11 @@ class Transport:
                 self.check()
                 body += piece
                 if len(body) > _JSON_LIMIT:
-                    raise HubUnavailable(f"{url} answers more than {_JSON_LIMIT} bytes", url=url)
+                    raise HubUnavailable(
+                        f"{url} answers more than {_JSON_LIMIT} bytes",
+                        url=url,
+                        hint=f"is {self.endpoint} a Hub? HF_ENDPOINT names it",
+                    )
             try:
                 return json.loads(bytes(body)), response.headers
             except (ValueError, RecursionError) as error:
@@ -160,7 +165,7 @@ class Transport:
     def check(self) -> None:
         """Raise if the time is up, or another thread of this load has failed."""
         if self.cancelled.is_set():
-            raise HubUnavailable("the download was given up", url=self.endpoint)
+            raise HubUnavailable("the download was given up", url=self.endpoint, hint=_LATER)
         if self.remaining() <= 0:
             raise HubUnavailable(
                 f"{self.endpoint} did not deliver in the time allowed",
@@ -225,7 +230,10 @@ def _session() -> Any:
     try:
         return get_session()
     except (OSError, ValueError) as error:  # a certificate file or proxy URL that is unusable
-        raise HubUnavailable(f"no HTTP session can be made: {error}") from error
+        raise HubUnavailable(
+            f"no HTTP session can be made: {error}",
+            hint="check the variables of proxies (HTTPS_PROXY) and certificates (SSL_CERT_FILE)",
+        ) from error
 
 
 def _no_answer(url: str, error: Exception) -> HubUnavailable:
@@ -245,18 +253,29 @@ def _refusal(response: Any, url: str, check: Callable[[], None]) -> Exception:
     if by_code is not None:
         return by_code
     if status == 429:
-        error = HubRateLimited(text, status=status, url=url, hint="a token raises the limit")
-        return TransientError(error, server_wait(response.headers))
+        wait = server_wait(response.headers)
+        limited = HubRateLimited(text, status=status, url=url, hint=_limit_hint(wait))
+        return TransientError(limited, wait)
     if status in _TRANSIENT:
-        error_5xx = HubUnavailable(text, status=status, url=url)
-        return TransientError(error_5xx, server_wait(response.headers))
+        error = HubUnavailable(text, status=status, url=url, hint=_LATER)
+        return TransientError(error, server_wait(response.headers))
     if status in (401, 403):
         return _auth(text, status, url)
     if status == 404:
         return RepositoryNotFound(text, hint="check the name, and HF_ENDPOINT")
     if status >= 500 or status < 400:
-        return HubUnavailable(text, status=status, url=url)
-    return HubError(text, status=status, url=url)
+        return HubUnavailable(text, status=status, url=url, hint=_LATER)
+    return HubError(text, status=status, url=url, hint="check the name, and HF_ENDPOINT")
+
+
+def _limit_hint(wait: float | None) -> str:
+    """What to do about a 429, with the wait that the Hub asks for."""
+    if wait is None:
+        return "try again later; a token (HF_TOKEN) raises the limit"
+    return (
+        f"the Hub asks to wait {wait:.0f} s, which KERNELHUB_TIMEOUT (seconds) may allow;"
+        " a token (HF_TOKEN) raises the limit"
+    )
 
 
 def _by_code(code: str, text: str, status: int, url: str) -> Exception | None:
@@ -265,9 +284,9 @@ def _by_code(code: str, text: str, status: int, url: str) -> Exception | None:
             text, hint="check the name; if it is private, a token that may read it is needed"
         )
     if code == "RevisionNotFound":
-        return VersionNotFound(text)
+        return VersionNotFound(text, hint="`kernelhub versions` lists what there is")
     if code == "EntryNotFound":
-        return NotFoundError(text)
+        return NotFoundError(text, hint="its publisher has to publish it again, with that file")
     return _auth(text, status, url) if code == "GatedRepo" else None
 
 

@@ -119,6 +119,12 @@ def publish(
     return str(answer["commitOid"])
 
 
+def branch(url: str, repo_id: str, name: str) -> None:
+    """A branch of a repository that is there, at main, with nothing published on it yet."""
+    kind = {"Content-Type": "application/json"}
+    _create(f"{url}/api/kernels/{repo_id}/branch/{name}", b"{}", kind)
+
+
 def _create(url: str, body: bytes, headers: Mapping[str, str]) -> None:
     """POST; what exists already is fine."""
     try:

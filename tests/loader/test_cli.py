@@ -38,8 +38,13 @@ def test_variants(publish: Publish, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(group, ["variants", "demo/k", "--backend", "tpu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["chosen"] == "torch-tpu"
     with scope(interpret=False):
-        assert run(group, ["variants", "demo/k", "--backend", "xpu"]) == 0
-    assert "none runs on this machine" in capsys.readouterr().out
+        assert run(group, ["variants", "demo/k", "--backend", "xpu"]) == 1
+        assert "none runs on this machine" in capsys.readouterr().out
+        assert run(group, ["variants", "demo/k", "--backend", "xpu", "--json"]) == 1
+        assert json.loads(capsys.readouterr().out)["chosen"] is None
+    publish("demo/empty", {"README.md": b"x"})
+    assert run(group, ["variants", "demo/empty==1"]) == 1
+    assert capsys.readouterr().out == "no build is published\n"
 
 
 def test_cache_list(publish: Publish, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +55,17 @@ def test_cache_list(publish: Publish, capsys: pytest.CaptureFixture[str]) -> Non
     assert run(group, ["cache", "list"]) == 0
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"demo/k  {commit[:12]}  torch-cpu  ")
-    assert last.startswith("1 variants in ")
+    assert last.startswith("1 variant in ")
     assert run(group, ["cache", "list", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["variants"]
     assert (row["repo_id"], row["commit"], row["variant"]) == ("demo/k", commit, "torch-cpu")
+
+
+@pytest.mark.parametrize("command", [["-h"], ["versions", "-h"], ["cache", "list", "-h"]])
+def test_short_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    from kernel_builder import cli as builder
+
+    assert run(group, command) == 0
+    assert "-h, --help" in capsys.readouterr().out
+    assert run(builder.group, ["build", "-h"]) == 0
+    assert "-h, --help" in capsys.readouterr().out

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import published
 import pytest
 
+import kernelhub
 from kernelhub import get_kernel, get_loaded_kernels, has_kernel, settings
 from kernelhub.errors import (
     HubUnavailable,
@@ -19,6 +23,7 @@ from kernelhub.errors import (
     LoadError,
     NoCompatibleVariant,
     NotCached,
+    NotFoundError,
     RepositoryNotFound,
     RequirementError,
     StoreError,
@@ -467,3 +472,103 @@ def test_damaged_notes_of_the_store(publish: Publish, hub: RunningHub) -> None:
     assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
     shutil.rmtree(repository)
     assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
+
+
+def test_an_emptied_list_of_files_is_not_believed(publish: Publish) -> None:
+    publish("demo/k", numbered(1))
+    get_kernel("demo/k", version=1, **TRUST)
+    listing = cached_folder().parents[1] / "listing.json"
+    whole = listing.read_bytes()
+    listing.write_bytes(b"[]")
+    with scope(offline=True), pytest.raises(NotCached, match="the list of its files"):
+        get_kernel("demo/k", version=1, **TRUST)
+    assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
+    assert listing.read_bytes() == whole
+
+
+def test_importing_the_package_imports_next_to_nothing() -> None:
+    """Counted in modules, since times differ; without `site`, which may import what it likes."""
+    code = "import sys; old = set(sys.modules); import kernelhub; print(*set(sys.modules) - old)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(kernelhub.__file__).parents[1])},
+    )
+    expected = {"__future__", "importlib", "kernelhub", "kernelhub._version", "warnings"}
+    found = {name for name in done.stdout.split() if not name.startswith("importlib._")}
+    assert found <= expected
+
+
+def test_local_kernels_say_which_pin_they_ignore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path, data in numbered(2).items():
+        (tmp_path / "here" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "here" / path).write_bytes(data)
+    monkeypatch.setenv("LOCAL_KERNELS", f"demo/k={tmp_path / 'here'}")
+    with caplog.at_level(logging.WARNING, "kernelhub"):
+        for fits in ("demo/k", "demo/k==2", "demo/k>=1"):
+            get_kernel(fits)
+        assert not caplog.records
+        for other in ("demo/k==3", "demo/k==3", "demo/k@main"):
+            get_kernel(other)
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.split()[0] for text in said] == ["demo/k==3", "demo/k@main"]
+    assert all("LOCAL_KERNELS" in text and "version 2" in text for text in said)
+
+
+def test_faults_of_local_kernels_name_the_kernel_and_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KERNELS", f"demo/k={tmp_path / 'here'}")
+    with pytest.raises(NotFoundError, match=r"^demo/k \(LOCAL_KERNELS: .*is no folder"):
+        get_kernel("demo/k")
+    for path, data in numbered(2).items():
+        (tmp_path / "here" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "here" / path).write_bytes(data)
+    (tmp_path / "here/build/torch-cpu/__init__.py").write_bytes(b"NUMBER = 3\n")
+    with pytest.raises(IntegrityError, match=r"^demo/k \(LOCAL_KERNELS: "):
+        get_kernel("demo/k")
+
+
+def test_a_relative_cache_stays_where_it_was(
+    publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish("demo/k", numbered(1))
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("KERNELHUB_CACHE", "a-relative-cache")
+    monkeypatch.chdir(tmp_path / "first")
+    get_kernel("demo/k", version=1, **TRUST)
+    monkeypatch.chdir(tmp_path / "second")
+    get_kernel("demo/k", version=1, **TRUST)
+    assert [path.name for path in (tmp_path / "first").iterdir()] == ["a-relative-cache"]
+    assert not list((tmp_path / "second").iterdir())
+
+
+def test_a_damaged_memory_is_spoken_of_once(
+    publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish("demo/k", numbered(1))
+    get_kernel("demo/k", version=1, **TRUST)
+    memory = cached_folder().parents[2] / "remembered.json"
+    memory.write_bytes(b"{")
+    with caplog.at_level(logging.WARNING, "kernelhub"):
+        get_kernel("demo/k", version=1, **TRUST)
+    (record,) = caplog.records
+    assert "remembered.json is damaged" in record.getMessage()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_among_the_files_is_not_part_of_what_was_published(publish: Publish) -> None:
+    publish("demo/k", numbered(1))
+    get_kernel("demo/k", version=1, **TRUST)
+    os.mkfifo(cached_folder() / "pipe.py")
+    forget()
+    with scope(offline=True), pytest.raises(IntegrityError) as caught:
+        get_kernel("demo/k", version=1, **TRUST)
+    assert caught.value.faults == {"pipe.py": "not part of what was published"}
+    assert get_kernel("demo/k", version=1, **TRUST).NUMBER == 1
+    assert not (cached_folder() / "pipe.py").exists()
