@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .cli_progress import amount, reporting
+from .cli_progress import amount, count, reporting
 from .pack import Built, build
 from .project import Project
 
@@ -51,7 +51,7 @@ def _text(built: Built) -> str:
     lines = [f"built {built.folder}"]
     for variant in built.variants:
         size = sum(file.size for file in variant.files) + len(variant.metadata)
-        lines.append(f"  {variant.name}  {len(variant.files) + 1} files, {amount(size)}")
+        lines.append(f"  {variant.name}  {count(len(variant.files) + 1, 'file')}, {amount(size)}")
     if built.left_out:
         names = ", ".join(built.left_out)
         lines.append(f"left out (add the suffix to pyext to pack them): {names}")

@@ -76,6 +76,11 @@ def reporting(*, silent: bool = False) -> Iterator[Reporter]:
         reporter.done()
 
 
+def count(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def amount(count: int, unit: str = "bytes") -> str:
     """A count for people: bytes in powers of 1000, anything else as it is."""
     if unit != "bytes":
