@@ -78,7 +78,7 @@ def test_one_commit_adds_updates_and_removes(hub, make_project):
     hub.clear()
     root = make_project({"new.py": "", "same.py": "x = 1\n"}, backends=("cpu", "rocm"))
     (root / "torch-ext" / "my_relu" / "old.py").unlink()
-    done = send(hub, built(root))
+    done = send(hub, built(root), allow_breaking=True)
     plan = done.branches[0].plan
     assert "build/torch-rocm/same.py" in plan.added
     assert "build/torch-cpu/new.py" in plan.added
@@ -169,6 +169,45 @@ def test_breaking_change_is_refused_and_named(hub, make_project):
     assert send(hub, project, allow_breaking=True).breaks
 
 
+def with_requirement(root, specifier):
+    text = (root / "build.toml").read_text()
+    (root / "build.toml").write_text(f'{text}\n[general.requires]\ntriton = "{specifier}"\n')
+    return built(root)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "breaks"),
+    [(">=3.2", ">=3.4", True), (">=3.4", ">=3.2", False), (">=3.2", ">=3.2,<4", True)],
+)
+def test_stricter_requirements_break(hub, make_project, old, new, breaks):
+    send(hub, with_requirement(make_project(), old))
+    project = with_requirement(make_project(), new)
+    if breaks:
+        with pytest.raises(BreakingChange, match="triton: now requires"):
+            send(hub, project)
+    else:
+        assert send(hub, project).breaks == ()
+
+
+def test_a_variant_that_is_gone_breaks(hub, make_project):
+    send(hub, built(make_project()))
+    with pytest.raises(BreakingChange, match="torch-cpu: this variant is no longer built"):
+        send(hub, built(make_project(backends=("cuda",))))
+    assert send(hub, built(make_project(backends=("cpu", "cuda", "xpu")))).breaks == ()
+
+
+def test_async_breaks(hub, make_project):
+    source = "__all__ = ['relu', 'L']\ndef relu(x): ...\nclass L:\n    def run(self): ...\n"
+    send(hub, built(make_project({"__init__.py": source})))
+    project = built(make_project({"__init__.py": source.replace("def ", "async def ")}))
+    with pytest.raises(BreakingChange) as caught:
+        send(hub, project)
+    assert {str(item) for item in caught.value.breaks} == {
+        "relu: is now async",
+        "L.run: is now async",
+    }
+
+
 def test_breaking_change_with_a_new_version(hub, make_project):
     send(hub, built(make_project()))
     done = send(hub, built(make_project({"__init__.py": SCALED}, version=2)))
@@ -189,6 +228,7 @@ def test_the_comparison_downloads_one_variant_only(hub, make_project):
     assert {path.rsplit("/build/", 1)[1] for path in fetched} == {
         "torch-cpu/__init__.py",
         "torch-cpu/_ops.py",
+        "torch-cuda/metadata.json",
     }
 
 
