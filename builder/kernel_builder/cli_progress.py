@@ -5,10 +5,13 @@ Progress goes to stderr, so that stdout holds results only.
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -91,6 +94,23 @@ def amount(count: int, unit: str = "bytes") -> str:
             break
         size /= 1000
     return f"{size:.0f} {name}" if name == "B" else f"{size:.1f} {name}"
+
+
+@contextmanager
+def tidy_termination() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, so that temporary folders are removed."""
+
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _progress_on_terminal() -> Progress | None:
