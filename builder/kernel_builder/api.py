@@ -94,7 +94,28 @@ def find_breaks(old: Path, new: Path) -> tuple[Break, ...]:
             name = _public_path(breakage.obj.path, homes)
             if name is not None and name not in gone and breakage.kind not in harmless:
                 breaks.add(Break(name=name, what=_explain(breakage)))
+    breaks |= {
+        Break(name=name, what=f"is {'now' if now else 'no longer'} async")
+        for name, now in _asyncs(after).items()
+        if now != _asyncs(before).get(name, now)
+    }
     return tuple(sorted(breaks, key=str))
+
+
+def _asyncs(module: griffe.Module) -> dict[str, bool]:
+    """Public functions, and methods of public classes, to whether they are `async def`."""
+    found = {}
+    for name in _public_names(module):
+        target: Any = _resolved(module, name)
+        if target is None:
+            continue
+        members = {name: target}
+        if target.is_class:
+            members |= {f"{name}.{key}": item for key, item in target.members.items()}
+        for key, member in members.items():
+            if not member.is_alias and member.is_function:
+                found[key] = "async" in member.labels
+    return found
 
 
 def _homes(module: griffe.Module) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .cli_progress import amount, reporting
+from .cli_progress import amount, count, reporting, tidy_termination
 from .pack import Built, build
 from .project import Project
 
@@ -26,7 +26,7 @@ def command(path: Path, output: Path | None, as_json: bool) -> None:
     The same sources give the same bytes on every machine. An interrupted build leaves the previous
     one untouched.
     """
-    with reporting(silent=as_json) as reporter:
+    with tidy_termination(), reporting(silent=as_json) as reporter:
         built = build(Project.open(path), output, reporter=reporter)
     click.echo(json.dumps(_facts(built), indent=2) if as_json else _text(built))
 
@@ -51,7 +51,7 @@ def _text(built: Built) -> str:
     lines = [f"built {built.folder}"]
     for variant in built.variants:
         size = sum(file.size for file in variant.files) + len(variant.metadata)
-        lines.append(f"  {variant.name}  {len(variant.files) + 1} files, {amount(size)}")
+        lines.append(f"  {variant.name}  {count(len(variant.files) + 1, 'file')}, {amount(size)}")
     if built.left_out:
         names = ", ".join(built.left_out)
         lines.append(f"left out (add the suffix to pyext to pack them): {names}")

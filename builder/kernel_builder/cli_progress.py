@@ -5,10 +5,13 @@ Progress goes to stderr, so that stdout holds results only.
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -76,6 +79,11 @@ def reporting(*, silent: bool = False) -> Iterator[Reporter]:
         reporter.done()
 
 
+def count(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def amount(count: int, unit: str = "bytes") -> str:
     """A count for people: bytes in powers of 1000, anything else as it is."""
     if unit != "bytes":
@@ -86,6 +94,23 @@ def amount(count: int, unit: str = "bytes") -> str:
             break
         size /= 1000
     return f"{size:.0f} {name}" if name == "B" else f"{size:.1f} {name}"
+
+
+@contextmanager
+def tidy_termination() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, so that temporary folders are removed."""
+
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _progress_on_terminal() -> Progress | None:

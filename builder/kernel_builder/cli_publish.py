@@ -9,10 +9,11 @@ import click
 
 from kernelhub import settings
 
-from .cli_progress import amount, reporting
+from .cli_progress import amount, count, reporting
 from .hub import Hub, quiet_library
 from .project import Project
-from .publish import BranchResult, Options, Publication, publish
+from .publish import Options, Publication, publish
+from .publish_branch import BranchResult
 
 
 @click.command("publish")
@@ -71,6 +72,7 @@ def _facts(done: Publication, dry_run: bool) -> dict[str, object]:
         "repo_id": done.repo_id,
         "created": done.created,
         "dry_run": dry_run,
+        "newest": done.newest,
         "breaks": [{"name": item.name, "what": item.what} for item in done.breaks],
         "branches": [
             {
@@ -84,6 +86,7 @@ def _facts(done: Publication, dry_run: bool) -> dict[str, object]:
                 "commit": result.committed.oid if result.committed else None,
                 "url": result.committed.url if result.committed else None,
                 "pull_request": result.committed.pull_request if result.committed else None,
+                "note": result.note,
             }
             for result in done.branches
         ],
@@ -95,6 +98,8 @@ def _text(done: Publication, dry_run: bool) -> str:
     lines = [f"{done.repo_id}{state}"]
     for result in done.branches:
         lines += _branch_lines(result, dry_run)
+    if done.newest is not None:
+        lines.append(f"  main: the card is left to {done.newest}, which is newer")
     lines += [f"  break: {item}" for item in done.breaks]
     return "\n".join(lines)
 
@@ -102,7 +107,7 @@ def _text(done: Publication, dry_run: bool) -> str:
 def _branch_lines(result: BranchResult, dry_run: bool) -> list[str]:
     plan = result.plan
     if plan.is_empty:
-        return [f"  {plan.branch}: up to date, {len(plan.unchanged)} files"]
+        return [f"  {plan.branch}: up to date, {count(len(plan.unchanged), 'file')}"]
     counts = (
         f"add {len(plan.added)}, update {len(plan.updated)}, delete {len(plan.deleted)}, "
         f"unchanged {len(plan.unchanged)}; {amount(plan.upload_bytes)} to send"
@@ -113,4 +118,6 @@ def _branch_lines(result: BranchResult, dry_run: bool) -> list[str]:
             lines += [f"    {sign} {path}" for path in paths]
     elif result.committed is not None:
         lines.append(f"    {result.committed.pull_request or result.committed.url}")
+    if result.note is not None:
+        lines.append(f"    {result.note}")
     return lines

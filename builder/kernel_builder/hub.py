@@ -12,7 +12,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,11 +20,12 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
+from kernelhub._version import __version__
 from kernelhub.errors import InputError, IntegrityError
 from kernelhub.sources import RemoteFile
 
 from .hub_errors import asked_wait, commit_error, is_passing, library_errors, translate
-from .uploads import Upload, observe, open_upload
+from .uploads import Upload, make_additions, shared_contents
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -124,6 +125,17 @@ class Hub:
             ),
         )
 
+    def delete_branch(self, repo_id: str, branch: str) -> None:
+        """Delete a branch.
+
+        Raises:
+            VersionNotFound: there is none.
+        """
+        self._call(
+            f"delete branch {branch} of {repo_id}",
+            lambda: self._api.delete_branch(repo_id, branch=branch, repo_type=REPO_TYPE),
+        )
+
     def tree(self, repo_id: str, commit: str) -> tuple[RemoteFile, ...]:
         """Every file at a commit, from one recursive listing."""
         known = self._trees.get((repo_id, commit))
@@ -209,37 +221,34 @@ class Hub:
             CommitRaced: the branch has moved on from `parent`; nothing was changed.
             CommitUnknown: no answer; look at the branch before sending again.
         """
-        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+        from huggingface_hub import CommitOperationDelete
 
-        what = f"commit to {branch} of {repo_id}"
-        with ExitStack() as stack:
-            streams = [stack.enter_context(open_upload(upload)) for upload in uploads]
-            additions = [
-                CommitOperationAdd(upload.path, stream)
-                for upload, stream in zip(uploads, streams, strict=True)
-            ]
-            for upload, addition in zip(uploads, additions, strict=True):
-                if addition.upload_info.sha256.hex() != upload.sha256:
-                    raise IntegrityError(
-                        f"{upload.path} changed while it was published",
-                        hint="run `kernel-builder build`, then publish again",
-                    )
-            observe(streams, progress)
-            deleted = [CommitOperationDelete(path, is_folder=False) for path in deletions]
-            try:
-                with _patience(self._timeout):
-                    made = self._api.create_commit(
+        additions = make_additions(uploads, progress)
+        shared = shared_contents(additions)
+        deleted = [CommitOperationDelete(path, is_folder=False) for path in deletions]
+        try:
+            with _patience(self._timeout):
+                if shared:  # once, however many variants carry it
+                    self._api.preupload_lfs_files(
                         repo_id,
-                        [*additions, *deleted],
+                        shared,
                         repo_type=REPO_TYPE,
                         revision=branch,
-                        parent_commit=parent,
-                        commit_message=message,
-                        commit_description=description,
                         create_pr=create_pr,
+                        free_memory=False,
                     )
-            except library_errors() as error:
-                raise commit_error(error, what) from error
+                made = self._api.create_commit(
+                    repo_id,
+                    [*additions, *deleted],
+                    repo_type=REPO_TYPE,
+                    revision=branch,
+                    parent_commit=parent,
+                    commit_message=message,
+                    commit_description=description,
+                    create_pr=create_pr,
+                )
+        except library_errors() as error:
+            raise commit_error(error, f"commit to {branch} of {repo_id}") from error
         return Committed(oid=made.oid, url=str(made.commit_url), pull_request=made.pr_url)
 
     def _call(self, what: str, call: Callable[[], T]) -> T:
@@ -296,4 +305,6 @@ def _open_api(endpoint: str, token: str | None) -> HfApi:
         types = constants.REPO_TYPES
         if REPO_TYPE not in types:
             types.append(REPO_TYPE)
-    return HfApi(endpoint=endpoint, token=token, library_name="kernel-builder")
+    return HfApi(
+        endpoint=endpoint, token=token, library_name="kernel-builder", library_version=__version__
+    )

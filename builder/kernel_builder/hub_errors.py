@@ -36,10 +36,14 @@ def translate(error: Exception, what: str) -> KernelHubError:
         RevisionNotFoundError,
     )
 
+    error = _root(error)
+    if isinstance(error, KernelHubError):
+        return error
     if isinstance(error, OfflineModeIsEnabled):
         return HubUnavailable(f"cannot {what}: offline", hint="unset HF_HUB_OFFLINE to publish")
     reason = str(error) or type(error).__name__
-    if isinstance(error, _NOT_THE_PROTOCOL):
+    # BadRequestError is a ValueError too, and an answer all the same.
+    if isinstance(error, _NOT_THE_PROTOCOL) and not isinstance(error, HfHubHTTPError):
         return HubUnavailable(
             f"cannot {what}: the answer is not the Hub's protocol ({reason})",
             hint="check the endpoint; a proxy or login page may answer in the Hub's place",
@@ -101,7 +105,21 @@ def library_errors() -> tuple[type[Exception], ...]:
     """
     from huggingface_hub.errors import OfflineModeIsEnabled
 
-    return (_http_error(), OfflineModeIsEnabled, ConnectionError, TimeoutError, *_NOT_THE_PROTOCOL)
+    return (
+        _http_error(),
+        OfflineModeIsEnabled,
+        ConnectionError,
+        TimeoutError,
+        RuntimeError,
+        *_NOT_THE_PROTOCOL,
+    )
+
+
+def _root(error: Exception) -> Exception:
+    """What a file's upload failed of: the library wraps it into a RuntimeError."""
+    while isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return error
 
 
 def _http_error() -> type[Exception]:
@@ -116,6 +134,7 @@ def is_passing(error: Exception) -> bool:
     """Whether the same request may succeed a little later."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
+    error = _root(error)
     if isinstance(error, OfflineModeIsEnabled):
         return False
     if isinstance(error, HfHubHTTPError):
@@ -125,7 +144,7 @@ def is_passing(error: Exception) -> bool:
 
 def asked_wait(error: Exception) -> float | None:
     """Seconds that the Hub asked to wait: Retry-After, or the reset of its RateLimit header."""
-    response = getattr(error, "response", None)
+    response = getattr(_root(error), "response", None)
     if response is None:
         return None
     after = response.headers.get("Retry-After", "")

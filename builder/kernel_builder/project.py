@@ -16,8 +16,11 @@ from kernelhub.errors import FormatError, InputError, Problem
 from kernelhub.formats.build_toml import BuildFile, parse_build_toml
 from kernelhub.formats.names import path_fault
 
+from .syntax import public_definitions
+
 BUILD_FILE = "build.toml"
 OPS_MODULE = "_ops.py"
+OPS_NAMES = frozenset({"ops", "add_op_namespace_prefix"})  # all that a generated one offers
 TUNING_FOLDER = "tuning"
 _TUNING_SUFFIXES = (".py", ".json")
 
@@ -133,6 +136,7 @@ def _scan_package(
     left_out: list[str] = []
     for name in _walk(folder, inside, problems):
         if name == OPS_MODULE and framework == "torch":
+            problems.extend(_own_ops_problems(folder / name, f"{inside}/{name}"))
             continue  # generated: the build writes its own
         (packed if _is_packed(name, suffixes) else left_out).append(name)
     problems.extend(_name_problems(inside, packed))
@@ -187,6 +191,23 @@ def _is_packed(name: str, suffixes: tuple[str, ...]) -> bool:
     return name.endswith(suffixes) or (
         parts[0] == TUNING_FOLDER and name.endswith(_TUNING_SUFFIXES)
     )
+
+
+def _own_ops_problems(file: Path, name: str) -> Iterator[Problem]:
+    """An `_ops.py` that defines more than a generated one would lose it to the build's."""
+    try:
+        lost = sorted(public_definitions(file.read_bytes()) - OPS_NAMES)
+    except SyntaxError:
+        lost = ["what does not parse"]
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    if lost:
+        yield Problem(
+            path=name,
+            message=f"would be replaced by the generated module, and lost: {', '.join(lost)}",
+            hint=f"move them to a module of another name; {OPS_MODULE} belongs to the build",
+            code="reserved-name",
+        )
 
 
 def _symlink(name: str) -> Problem:

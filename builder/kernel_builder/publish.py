@@ -1,9 +1,9 @@
 """Publish a build: one commit per branch, and none where nothing would change.
 
 `v<N>` gets `build/<variant>/…`, then `main` gets the card, so that the card never names a version
-that is not there. What a branch holds below `build/` and the build does not is removed in the same
-commit. A branch `v<N>` that does not exist yet, or holds no build, starts at the head of main and
-its first commit removes everything but `.gitattributes`: a version holds its build, nothing stray.
+that is not there, and only if no newer version is published. What a branch holds below `build/` and
+the build does not is removed in the same commit. A version's branch appears with its build and
+holds nothing else but `.gitattributes`: `publish_branch` says how.
 
 Every commit names the one that its plan was made against, so two publishers cannot mix their
 files: the second is told. After a lost answer the branch is looked at before anything is sent
@@ -18,19 +18,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelhub.errors import HubUnavailable, InputError, RepositoryNotFound
+from kernelhub.errors import InputError, RepositoryNotFound
 from kernelhub.reporter import SILENT, Reporter
 
 from .api import Break
 from .compat import breaks_of_published
-from .hub import Committed, Hub, Refs
+from .hub import Hub, Refs
 from .pack import check_build
 from .project import Project
+from .publish_branch import BranchPublisher, BranchResult
 from .publish_content import Content, build_content, card_content
 from .publish_plan import MAIN, BranchPlan, plan_branch
-from .publish_send import BranchCommit
 
-_VERSION_BRANCH = re.compile(r"v[0-9]+")
+_VERSION_BRANCH = re.compile(r"v[0-9]+", re.ASCII)
+_BRANCH = re.compile(r"(?!.*(\.\.|//|/\.|\.lock(/|$)))[\w][\w./+-]*(?<![./])", re.ASCII)
 _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -72,26 +73,20 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BranchResult:
-    """One branch: what was planned, and the commit that did it (None: no change, or dry run)."""
-
-    plan: BranchPlan
-    committed: Committed | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """What `publish` did, or with `dry_run` would do.
 
     Attributes:
         created: whether the repository did not exist before.
         breaks: breaks of the public interface that were let through.
+        newest: branch of the newer version that the card on main is left to, if there is one.
     """
 
     repo_id: str
     created: bool
     branches: tuple[BranchResult, ...]
     breaks: tuple[Break, ...]
+    newest: str | None
 
 
 def publish(
@@ -111,10 +106,18 @@ def publish(
         raise InputError(
             "main holds the card, not a build", hint=f"use --branch v{project.build_file.version}"
         )
+    if _BRANCH.fullmatch(branch) is None or branch.startswith("refs/"):
+        raise InputError(
+            f"{branch!r} is no name of a branch",
+            hint=f"letters, digits and -_./+ without spaces, such as v{project.build_file.version}",
+        )
     built = check_build(project, options.output)
     reporter.stage(f"compare with {repo_id}")
-    wanted = [build_content(branch, built), card_content(project, repo_id)]
     refs, created = _look(hub, repo_id, options)
+    newest = _newer(refs, project.build_file.version)
+    wanted = [build_content(branch, built)]
+    if newest is None:
+        wanted.append(card_content(project, repo_id))
     plans = [_plan(hub, repo_id, refs, content) for content in wanted]
     breaks: tuple[Break, ...] = ()
     if not plans[0].is_empty and _VERSION_BRANCH.fullmatch(branch) and branch in refs.branches:
@@ -127,11 +130,16 @@ def publish(
     else:
         if created:
             hub.create_repository(repo_id, private=options.private)
+        publisher = BranchPublisher(
+            hub=hub, repo_id=repo_id, create_pr=options.create_pr, wait=options.wait
+        )
         results = [
-            _publish_branch(hub, repo_id, content, plan, refs, options, reporter)
+            publisher.publish(content, plan, refs, reporter)
             for content, plan in zip(wanted, plans, strict=True)
         ]
-    return Publication(repo_id=repo_id, created=created, branches=tuple(results), breaks=breaks)
+    return Publication(
+        repo_id=repo_id, created=created, branches=tuple(results), breaks=breaks, newest=newest
+    )
 
 
 def _repo_id(project: Project, options: Options) -> str:
@@ -143,6 +151,13 @@ def _repo_id(project: Project, options: Options) -> str:
     if _REPO_ID.fullmatch(repo_id) is None:
         raise InputError(f"{repo_id!r} is no repository", hint='write "organisation/name"')
     return repo_id
+
+
+def _newer(refs: Refs, version: int) -> str | None:
+    """Branch of the newest published version if it is newer than this one: main's card is its."""
+    published = [int(name[1:]) for name in refs.branches if _VERSION_BRANCH.fullmatch(name)]
+    newest = max(published, default=version)
+    return f"v{newest}" if newest > version else None
 
 
 def _look(hub: Hub, repo_id: str, options: Options) -> tuple[Refs, bool]:
@@ -160,42 +175,3 @@ def _plan(hub: Hub, repo_id: str, refs: Refs, content: Content) -> BranchPlan:
     start = head or refs.branches.get(MAIN)
     remote = hub.tree(repo_id, start) if start else ()
     return plan_branch(content.branch, head, content.files, remote)
-
-
-def _publish_branch(
-    hub: Hub,
-    repo_id: str,
-    content: Content,
-    plan: BranchPlan,
-    refs: Refs,
-    options: Options,
-    reporter: Reporter,
-) -> BranchResult:
-    if plan.parent is None:
-        refs = hub.refs(repo_id)
-        if content.branch not in refs.branches:
-            hub.create_branch(repo_id, content.branch, refs.branches.get(MAIN))
-            refs = hub.refs(repo_id)
-        if content.branch not in refs.branches:
-            raise HubUnavailable(
-                f"{hub.endpoint} says that it made branch {content.branch} of {repo_id}, and it is"
-                " not there",
-                url=hub.endpoint,
-                hint="check the endpoint; a proxy may answer in the Hub's place",
-            )
-        plan = _plan(hub, repo_id, refs, content)
-    if plan.is_empty:
-        return BranchResult(plan=plan, committed=None)
-    reporter.stage(f"publish {content.branch}", plan.upload_bytes, "bytes")
-    commit = BranchCommit(
-        hub=hub,
-        repo_id=repo_id,
-        content=content,
-        plan=plan,
-        before=refs,
-        create_pr=options.create_pr,
-        wait=options.wait,
-    )
-    committed = commit.send(reporter)
-    reporter.done()
-    return BranchResult(plan=plan, committed=committed)

@@ -52,7 +52,12 @@ class BranchPlan:
 
 
 def plan_branch(
-    branch: str, parent: str | None, local: Iterable[LocalFile], remote: Collection[RemoteFile]
+    branch: str,
+    parent: str | None,
+    local: Iterable[LocalFile],
+    remote: Collection[RemoteFile],
+    *,
+    on_main: bool = False,
 ) -> BranchPlan:
     """Compare what should be on a branch with what is there.
 
@@ -62,11 +67,13 @@ def plan_branch(
     Args:
         parent: the branch's commit now, None if there is no such branch yet.
         remote: the files there now, or where the branch would start.
+        on_main: a build on its way through main (a pull request for a branch that does not exist
+            yet): only what is below `build/` is stale.
     """
     wanted: Mapping[str, LocalFile] = {file.path: file for file in local}
     present: Mapping[str, RemoteFile] = {file.path: file for file in remote}
     same = {path for path, file in wanted.items() if _same(file, present.get(path))}
-    prefixes = _owned(branch, remote)
+    prefixes = (BUILD,) if on_main else _owned(branch, remote)
     others = present.keys() - wanted.keys() - {GIT_ATTRIBUTES}
     stale = [path for path in others if path.startswith(prefixes)]
     changed = wanted.keys() - same

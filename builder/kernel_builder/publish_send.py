@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kernelhub.errors import VersionNotFound
 from kernelhub.reporter import Reporter
 
 from .hub import Committed, Hub, Refs
@@ -17,6 +18,7 @@ from .uploads import Upload
 log = logging.getLogger(__name__)
 
 _PAUSES = (2.0, 8.0)
+_LOOK_BACK = 20  # pull requests whose files are compared: one listing each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,9 @@ class BranchCommit:
     """The commit that brings one branch to its content.
 
     Attributes:
+        target: the branch that it is sent to; that of the plan, unless that one is still to appear.
         plan: what it changes, against `plan.parent`.
+        description: the longer text of the commit or pull request.
         before: branches and pull requests as they were when it was planned.
         wait: waits that many seconds.
     """
@@ -32,10 +36,22 @@ class BranchCommit:
     hub: Hub
     repo_id: str
     content: Content
+    target: str
     plan: BranchPlan
     before: Refs
     create_pr: bool
     wait: Callable[[float], None]
+    description: str = ""
+
+    def proposed(self) -> Committed | None:
+        """The newest pull request that holds these bytes already, if one of the last few does."""
+        numbers = {ref: ref.rsplit("/", 1)[-1] for ref in self.before.pull_requests}
+        refs = [ref for ref, number in numbers.items() if number.isdigit()]
+        refs.sort(key=lambda ref: int(numbers[ref]), reverse=True)
+        for ref in refs[:_LOOK_BACK]:
+            if self._holds(self.before.pull_requests[ref]):
+                return self._committed(ref, self.before.pull_requests[ref])
+        return None
 
     def send(self, reporter: Reporter) -> Committed:
         """Send it; after a lost answer, again only if the Hub shows that it was not made.
@@ -67,23 +83,23 @@ class BranchCommit:
             if landed is None:
                 raise
             return landed
-        except CommitRaced as error:
+        except (CommitRaced, VersionNotFound) as error:  # moved on, or done and removed
             landed = self._landed()  # of an earlier sending that arrived late
             if landed is not None:
                 return landed
             raise CommitRaced(
-                f"{self.plan.branch} of {self.repo_id} moved on from {self.plan.parent} while "
+                f"{self.target} of {self.repo_id} moved on from {self.plan.parent} while "
                 "this was published; nothing was changed",
                 status=412,
                 hint="somebody else published: look at their commit, then run again",
             ) from error
 
     def _post(self, reporter: Reporter) -> Committed:
-        assert self.plan.parent is not None  # noqa: S101 - a missing branch was made before
+        assert self.plan.parent is not None  # noqa: S101 - the target exists
         files = {file.path: file for file in self.content.files}
         return self.hub.commit(
             self.repo_id,
-            self.plan.branch,
+            self.target,
             uploads=[
                 Upload(
                     path=path,
@@ -96,6 +112,7 @@ class BranchCommit:
             deletions=self.plan.deleted,
             parent=self.plan.parent,
             message=_message(self.plan),
+            description=self.description,
             create_pr=self.create_pr,
             progress=reporter.advance,
         )
@@ -107,7 +124,7 @@ class BranchCommit:
             fresh = now.pull_requests.keys() - self.before.pull_requests.keys()
             candidates = {ref: now.pull_requests[ref] for ref in sorted(fresh)}
         else:
-            candidates = {self.plan.branch: now.branches.get(self.plan.branch, "")}
+            candidates = {self.target: now.branches.get(self.target, "")}
         for ref, head in candidates.items():
             if head and head != self.plan.parent and self._holds(head):
                 return self._committed(ref, head)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kernelhub.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
 
 _IN_MEMORY = 1 << 18  # files up to this size are read whole, so that few files are open at a time
 
@@ -36,19 +40,15 @@ class Observed(io.BufferedReader):
         return data
 
 
-def observe(streams: Sequence[BinaryIO], progress: Callable[[int], None] | None) -> None:
-    """Let `progress` hear of every read of the large ones, from one thread at a time."""
-    if progress is None:
-        return
-    lock = threading.Lock()  # huggingface_hub sends several files at a time
+def watcher_of(progress: Callable[[int], None]) -> Callable[[int], None]:
+    """The same callback, called by one thread at a time: several files are sent at once."""
+    lock = threading.Lock()
 
     def watcher(count: int) -> None:
         with lock:
             progress(count)
 
-    for stream in streams:
-        if isinstance(stream, Observed):
-            stream.watcher = watcher
+    return watcher
 
 
 def open_upload(upload: Upload) -> BinaryIO:
@@ -68,3 +68,51 @@ def open_upload(upload: Upload) -> BinaryIO:
             f"cannot read {upload.source}: {error.strerror}",
             hint="run `kernel-builder build`, then publish again",
         ) from error
+
+
+def make_additions(
+    uploads: Sequence[Upload], progress: Callable[[int], None] | None
+) -> list[CommitOperationAdd]:
+    """huggingface_hub's operations for the uploads.
+
+    The library sends several files at once and keeps one operation per content, so files of equal
+    bytes would share one handle between its threads: each sending opens a handle of its own.
+
+    Raises:
+        IntegrityError: a file is gone, or its bytes are not those of the upload's hash.
+    """
+    from huggingface_hub import CommitOperationAdd
+
+    watcher = None if progress is None else watcher_of(progress)
+
+    class Addition(CommitOperationAdd):
+        upload: Upload
+
+        @contextmanager
+        def as_file(self, with_tqdm: bool = False) -> Iterator[BinaryIO]:
+            with open_upload(self.upload) as stream:
+                if isinstance(stream, Observed):
+                    stream.watcher = watcher
+                yield stream
+
+    additions: list[CommitOperationAdd] = []
+    for upload in uploads:
+        with open_upload(upload) as stream:
+            addition = Addition(upload.path, stream)
+        addition.upload = upload
+        if addition.upload_info.sha256.hex() != upload.sha256:
+            raise IntegrityError(
+                f"{upload.path} changed while it was published",
+                hint="run `kernel-builder build`, then publish again",
+            )
+        additions.append(addition)
+    return additions
+
+
+def shared_contents(additions: Sequence[CommitOperationAdd]) -> list[CommitOperationAdd]:
+    """One addition for each large content that several files have: what to send before the rest."""
+    of_content: dict[bytes, list[Any]] = {}
+    for addition in additions:
+        if addition.upload_info.size > _IN_MEMORY:
+            of_content.setdefault(addition.upload_info.sha256, []).append(addition)
+    return [same[0] for same in of_content.values() if len(same) > 1]

@@ -33,6 +33,8 @@ def batch(call: Call) -> Response:
     multipart = "multipart" in (body.get("transfers") or [])
     with call.reading() as repository:
         answers = [_answer(call, repository.lfs, item, operation, multipart) for item in objects]
+    # One action for an object that is named twice: clients would send it at once from one handle.
+    answers = list({(answer["oid"], answer["size"]): answer for answer in answers}.values())
     transfer = "multipart" if any(_is_multipart(answer) for answer in answers) else "basic"
     return JSONResponse(
         {"transfer": transfer, "objects": answers, "hash_algo": "sha256"}, media_type=_TYPE

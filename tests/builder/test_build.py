@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_builder import swap
+from kernel_builder.ops import render_ops
 from kernel_builder.pack import WORK, build, check_build
 from kernel_builder.project import Project
-from kernelhub.errors import InputError, IntegrityError, StoreError
+from kernelhub.errors import FormatError, InputError, IntegrityError, StoreError
 from kernelhub.formats.metadata import parse_metadata
 from kernelhub.verify import verify_folder
 
@@ -294,7 +295,8 @@ def test_killed_at_any_instant_leaves_one_whole_build(make_project, seed):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_interrupt_says_so_and_leaves_the_previous_build(make_project):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_leaves_the_previous_build_and_no_leftovers(make_project, sent, code):
     root = make_project()
     build(Project.open(root))
     old = content(root / "build")
@@ -302,9 +304,39 @@ def test_interrupt_says_so_and_leaves_the_previous_build(make_project):
     process = run_build(root)
     while not any((root / WORK).glob("staging-*")) and process.poll() is None:
         time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == 130, said
+    assert process.returncode == code, said
     assert "Traceback" not in said
     assert content(root / "build") == old
     assert not any((root / WORK).glob("staging-*"))
+
+
+def test_sources_that_do_not_parse_are_all_named(make_project):
+    root = make_project({"a.py": "def (", "b.py": b"x = '\xff'\n", "c.py": "ok = 1\n"})
+    with pytest.raises(FormatError) as caught:
+        build(Project.open(root))
+    assert {problem.path for problem in caught.value.problems} == {
+        "torch-ext/my_relu/a.py",
+        "torch-ext/my_relu/b.py",
+    }
+    assert not (root / "build").exists()
+
+
+def test_a_refused_output_leaves_nothing_beside_it(make_project, tmp_path):
+    precious = tmp_path / "place" / "precious"
+    precious.mkdir(parents=True)
+    (precious / "thesis.txt").write_text("x")
+    with pytest.raises(InputError, match="no build wrote"):
+        build(Project.open(make_project()), precious)
+    assert [entry.name for entry in precious.parent.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("text", ["def helper(): ...\n", "ops = 1\nTABLE: int = 3\n", "def (\n"])
+def test_an_author_s_own_ops_module_is_not_lost(make_project, text):
+    with pytest.raises(FormatError, match="would be replaced"):
+        Project.open(make_project({"_ops.py": text}))
+
+
+def test_a_generated_ops_module_in_the_sources_is_fine(make_project):
+    Project.open(make_project({"_ops.py": render_ops("my_relu", "0").decode()}))

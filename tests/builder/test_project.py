@@ -26,7 +26,7 @@ def test_lists_packed_files_sorted_and_tells_what_it_leaves_out(make_project):
             "tuning/k.dev.json": "{}",
             "notes.txt": "",
             ".hidden.py": "",
-            "_ops.py": "written by another builder",
+            "_ops.py": "# written by another builder",
             "__pycache__/a.cpython-311.pyc": "",
             "old.pyc": "",
         }

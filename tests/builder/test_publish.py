@@ -11,8 +11,14 @@ from kernel_builder.hub_errors import CommitRaced
 from kernel_builder.pack import build
 from kernel_builder.project import Project
 from kernel_builder.publish import BreakingChange, Options, publish
-from kernelhub.errors import InputError, IntegrityError, RepositoryNotFound
+from kernelhub.errors import (
+    HubError,
+    InputError,
+    IntegrityError,
+    RepositoryNotFound,
+)
 from kernelhub.reporter import Reporter
+from kernelhub.serve.faults import Fault
 
 REPO = "demo/my-relu"
 
@@ -72,7 +78,7 @@ def test_one_commit_adds_updates_and_removes(hub, make_project):
     hub.clear()
     root = make_project({"new.py": "", "same.py": "x = 1\n"}, backends=("cpu", "rocm"))
     (root / "torch-ext" / "my_relu" / "old.py").unlink()
-    done = send(hub, built(root))
+    done = send(hub, built(root), allow_breaking=True)
     plan = done.branches[0].plan
     assert "build/torch-rocm/same.py" in plan.added
     assert "build/torch-cpu/new.py" in plan.added
@@ -163,6 +169,45 @@ def test_breaking_change_is_refused_and_named(hub, make_project):
     assert send(hub, project, allow_breaking=True).breaks
 
 
+def with_requirement(root, specifier):
+    text = (root / "build.toml").read_text()
+    (root / "build.toml").write_text(f'{text}\n[general.requires]\ntriton = "{specifier}"\n')
+    return built(root)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "breaks"),
+    [(">=3.2", ">=3.4", True), (">=3.4", ">=3.2", False), (">=3.2", ">=3.2,<4", True)],
+)
+def test_stricter_requirements_break(hub, make_project, old, new, breaks):
+    send(hub, with_requirement(make_project(), old))
+    project = with_requirement(make_project(), new)
+    if breaks:
+        with pytest.raises(BreakingChange, match="triton: now requires"):
+            send(hub, project)
+    else:
+        assert send(hub, project).breaks == ()
+
+
+def test_a_variant_that_is_gone_breaks(hub, make_project):
+    send(hub, built(make_project()))
+    with pytest.raises(BreakingChange, match="torch-cpu: this variant is no longer built"):
+        send(hub, built(make_project(backends=("cuda",))))
+    assert send(hub, built(make_project(backends=("cpu", "cuda", "xpu")))).breaks == ()
+
+
+def test_async_breaks(hub, make_project):
+    source = "__all__ = ['relu', 'L']\ndef relu(x): ...\nclass L:\n    def run(self): ...\n"
+    send(hub, built(make_project({"__init__.py": source})))
+    project = built(make_project({"__init__.py": source.replace("def ", "async def ")}))
+    with pytest.raises(BreakingChange) as caught:
+        send(hub, project)
+    assert {str(item) for item in caught.value.breaks} == {
+        "relu: is now async",
+        "L.run: is now async",
+    }
+
+
 def test_breaking_change_with_a_new_version(hub, make_project):
     send(hub, built(make_project()))
     done = send(hub, built(make_project({"__init__.py": SCALED}, version=2)))
@@ -183,6 +228,7 @@ def test_the_comparison_downloads_one_variant_only(hub, make_project):
     assert {path.rsplit("/build/", 1)[1] for path in fetched} == {
         "torch-cpu/__init__.py",
         "torch-cpu/_ops.py",
+        "torch-cuda/metadata.json",
     }
 
 
@@ -248,6 +294,103 @@ def test_two_publishers_do_not_mix(hub, make_project):
     assert "build/torch-cpu/ours.py" not in files
     send(hub, ours)
     assert "build/torch-cpu/ours.py" in branch_files(hub, "v1")
+
+
+def branches(hub):
+    return set(Hub(hub.url).refs(REPO).branches)
+
+
+def test_a_pull_request_for_a_new_version_makes_no_branch(hub, make_project):
+    send(hub, built(make_project()))
+    main = branch_files(hub, "main")
+    done = send(hub, built(make_project(version=2)), create_pr=True)
+    assert branches(hub) == {"main", "v1"}
+    assert branch_files(hub, "main") == main
+    assert "v2 does not exist yet" in done.branches[0].note
+    # A maintainer makes the branch of it, as its text says.
+    ref = "refs/pr/" + done.branches[0].committed.pull_request.rsplit("/", 1)[1]
+    Hub(hub.url)._api.create_branch(REPO, branch="v2", revision=ref, repo_type="kernel")
+    assert send(hub, built(make_project(version=2))).branches[0].committed is None
+    assert branch_files(hub, "v1") <= branch_files(hub, "v2")
+
+
+def test_the_same_pull_request_is_opened_once(hub, make_project):
+    send(hub, built(make_project()))
+    for version in (1, 2):
+        project = built(make_project({"new.py": ""}, version=version))
+        first = send(hub, project, create_pr=True)
+        before = Hub(hub.url).refs(REPO).pull_requests
+        again = send(hub, project, create_pr=True)
+        assert Hub(hub.url).refs(REPO).pull_requests == before
+        assert [r.committed and r.committed.pull_request for r in again.branches] == [
+            r.committed and r.committed.pull_request for r in first.branches
+        ]
+        assert "already" in again.branches[0].note
+    other = send(hub, built(make_project({"other.py": ""})), create_pr=True)
+    assert Hub(hub.url).refs(REPO).pull_requests.keys() - before.keys()
+    assert other.branches[0].note is None
+
+
+def test_a_branch_never_exists_without_its_build(hub, make_project):
+    """Whatever request of a publication fails for good, a version that is there has its build."""
+    send(hub, built(make_project()))
+    client = Hub(hub.url, sleep=lambda _: None)
+    project = built(make_project(version=2))
+    options = Options(repo_id=REPO, wait=lambda _: None)
+    for path in ("/branch/publishing-v2", "/commit/publishing-v2", "/branch/v2", "/commit/main"):
+        hub.faults.replace([Fault(effect="status", status=418, method="POST", path=path)])
+        with pytest.raises(HubError):
+            publish(project, client, options)
+        if "v2" in branches(hub):
+            assert "build/torch-cpu/__init__.py" in branch_files(hub, "v2")
+    hub.faults.replace([])
+    publish(project, client, options)
+    assert branches(hub) == {"main", "v1", "v2"}
+    assert branch_files(hub, "v2") == branch_files(hub, "v1")
+
+
+def test_lost_answers_of_branch_calls(hub, make_project):
+    hub.faults.replace([Fault(effect="lost_answer", path="/branch/", nth=(1, 3, 5))])
+    client = Hub(hub.url, sleep=lambda _: None)
+    publish(built(make_project()), client, Options(repo_id=REPO, wait=lambda _: None))
+    hub.faults.replace([])
+    assert "build/torch-cpu/__init__.py" in branch_files(hub, "v1")
+    send(hub, built(make_project()))
+    assert branches(hub) - {"publishing-v1"} == {"main", "v1"}
+
+
+def test_two_first_publishers_of_a_version(hub, make_project):
+    send(hub, built(make_project()))
+    ours = built(make_project({"ours.py": ""}, version=2, folder="ours"))
+    theirs = built(make_project({"theirs.py": ""}, version=2, folder="theirs"))
+
+    class Other(Reporter):
+        def stage(self, name, total=None, unit=""):
+            if name == "publish v2":
+                send(hub, theirs)
+
+    with pytest.raises(CommitRaced):
+        publish(ours, Hub(hub.url), Options(repo_id=REPO), reporter=Other())
+    files = branch_files(hub, "v2")
+    assert "build/torch-cpu/theirs.py" in files
+    assert "build/torch-cpu/ours.py" not in files
+
+
+def test_an_older_version_leaves_the_card(hub, make_project):
+    send(hub, built(make_project()))
+    send(hub, built(make_project(version=2)))
+    card = Hub(hub.url).refs(REPO).branches["main"]
+    done = send(hub, built(make_project({"fix.py": ""})))
+    assert done.newest == "v2"
+    assert [r.plan.branch for r in done.branches] == ["v1"]
+    assert Hub(hub.url).refs(REPO).branches["main"] == card
+
+
+@pytest.mark.parametrize("branch", ["x y", "a..b", "/x", "x/", "-x", "refs/heads/x", "x.lock", "ü"])
+def test_branch_names_are_looked_at_first(hub, make_project, branch):
+    with pytest.raises(InputError, match="no name of a branch"):
+        send(hub, built(make_project()), branch=branch)
+    assert hub.requests == []
 
 
 @pytest.mark.parametrize("name", ["relu", "a/b/c", "/x", "../x", "a b/c", ""])

@@ -23,6 +23,7 @@ from kernelhub.errors import (
     KernelHubError,
 )
 from kernelhub.serve.faults import Fault
+from kernelhub.serve.limits import Limits
 from kernelhub.serve.testing import hub_process, running_hub
 
 REPO = "demo/my-relu"
@@ -107,7 +108,7 @@ def test_a_hub_that_says_nothing(hub, project, waits):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("path", ["/refs", "/commit/v1"])
+@pytest.mark.parametrize("path", ["/refs", "/commit/publishing-v1"])
 def test_interrupted_while_the_hub_keeps_it_waiting(hub, project, path):
     hub.faults.replace([Fault(effect="stall", seconds=60.0, path=path)])
     code = "from kernel_builder.cli import main; main()"
@@ -139,7 +140,7 @@ def test_nobody_listens(project, waits):
 @pytest.mark.parametrize("effect", ["lost_answer", "status"])
 def test_a_lost_answer_does_not_commit_twice(hub, project, waits, effect):
     hub.faults.replace(
-        [Fault(effect=effect, status=500, method="POST", path="/commit/v1", nth=(1,))]
+        [Fault(effect=effect, status=500, method="POST", path="/commit/publishing-v1", nth=(1,))]
     )
     done = send(hub, project, waits)
     assert len(history(hub, "v1")) == 2  # of the Hub, when it made the repository, and ours
@@ -159,7 +160,9 @@ def test_a_lost_answer_does_not_open_two_pull_requests(hub, project, waits, make
 
 
 def test_a_hub_that_loses_every_commit_is_given_up(hub, project, waits):
-    hub.faults.replace([Fault(effect="status", status=502, method="POST", path="/commit/v1")])
+    hub.faults.replace(
+        [Fault(effect="status", status=502, method="POST", path="/commit/publishing-v1")]
+    )
     with pytest.raises(HubUnavailable, match="502"):
         send(hub, project, waits)
     assert waits == [2.0, 8.0]
@@ -188,6 +191,52 @@ def test_tokens(tmp_path, project, waits):
         send(hub, project, waits, token="writer", private=True)
         info = Hub(hub.url, "writer")._api.kernel_info(REPO)
         assert info.private
+
+
+# huggingface_hub hands files to the network library in a form that this one calls deprecated.
+RAW_BODY = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+SHARED = ("cpu", "cuda", "rocm", "xpu")
+
+
+def large_project(make_project, size=3_000_000):
+    project = Project.open(make_project({"data.bin": os.urandom(size)}, backends=SHARED))
+    build(project)
+    return project
+
+
+def uploads(hub):
+    return [r for r in hub.requests if r.method == "PUT"]
+
+
+@RAW_BODY
+def test_a_large_file_of_several_variants_is_sent_once(tmp_path, make_project, waits):
+    with running_hub(tmp_path / "small", limits=Limits(lfs_from=100_000)) as hub:
+        send(hub, large_project(make_project), waits)
+        assert len(uploads(hub)) == 1
+        head = Hub(hub.url).refs(REPO).branches["v1"]
+        stored = {f.path: f.sha256 for f in Hub(hub.url).tree(REPO, head) if f.sha256}
+        assert len(stored) == len(SHARED)
+        assert len(set(stored.values())) == 1
+
+
+@RAW_BODY
+def test_equal_small_lfs_files_do_not_share_a_handle(tmp_path, make_project, waits):
+    with running_hub(tmp_path / "small", limits=Limits(lfs_from=1)) as hub:
+        send(hub, large_project(make_project, 100_000), waits)
+        assert "v1" in Hub(hub.url).refs(REPO).branches
+
+
+@RAW_BODY
+def test_an_upload_that_fails_is_sent_again(tmp_path, make_project, waits):
+    with running_hub(tmp_path / "small", limits=Limits(lfs_from=100_000)) as hub:
+        project = large_project(make_project)
+        hub.faults.replace([Fault(effect="status", status=418, method="PUT", path="/")])
+        with pytest.raises(HubError) as caught:
+            send(hub, project, waits)
+        assert REPO in str(caught.value)
+        hub.faults.replace([Fault(effect="reset", method="PUT", path="/", nth=(1,))])
+        send(hub, project, waits)
+        assert "v1" in Hub(hub.url).refs(REPO).branches
 
 
 CHILD = """

@@ -369,3 +369,9 @@ def test_answers_to_hostile_json_are_json(shared, ask):
         answer = ask(shared.url, "POST", f"{API}/paths-info/main", body, headers)
         assert answer.status in (200, 400)
         json.loads(answer.body)
+
+
+def test_an_object_named_twice_gets_one_action(filled, ask):
+    batch = {"operation": "upload", "objects": [{"oid": "1" * 64, "size": 1}] * 4}
+    answer = ask(filled.url, "POST", f"/kernels/{REPO}.git/info/lfs/objects/batch", batch)
+    assert len(answer.json["objects"]) == 1
