@@ -41,7 +41,15 @@ SOUND = {
     "tuple.py": "try:\n    import einops\nexcept (ImportError, OSError):\n    einops = None\n",
     "stdlib.py": "import json, os.path\nfrom concurrent import futures\n",
     "tools.py": "import torch\nimport triton.language as tl\nfrom kernelhub import tunable\n",
-    "relative.py": "from . import kernels\nfrom .kernels import double\n",
+    "relative.py": "from . import kernels, scale, __name__ as me\nfrom .kernels import double\n"
+    "from .kernels import *\ntry:\n    from .later import x\nexcept ImportError:\n    x = None\n"
+    "from ._ops import ops\n",
+    "deep/er.py": "from ..kernels import double\nfrom . import er\nfrom .er import double as d\n",
+    "lazy.py": "def __getattr__(name): return 1\nfrom .lazy import anything\n",
+    "made.py": "globals().update(a=1)\nfrom .made import a\n",
+    "set.py": "def f():\n    global late\n    late = 1\ndef g():\n    from .set import late\n",
+    "branch.py": "import sys\nif sys:\n    a, *b = 1, 2\nfor c in b: pass\n"
+    "with open('x') as d: pass\ndef f():\n    from .branch import a, b, c, d, sys\n",
     "prefixed.py": "from torch.library import custom_op\n"
     "from ._ops import add_op_namespace_prefix\n"
     "@custom_op(add_op_namespace_prefix('f'), mutates_args=())\n"
@@ -98,8 +106,40 @@ FAULTY: dict[str, tuple[dict[str, str | bytes], list[tuple[str, str, int | None]
         },
         [("op-namespace", "a.py", n) for n in (3, 5, 7, 8, 11)],
     ),
+    "an operator looked up by the package's name": (
+        {
+            "a.py": "import torch\nfrom torch import ops as o\ndef f(x):\n"
+            "    return torch.ops.scale_it.foo(x) + o.scale_it.foo.default(x)\n"
+            "y = torch.ops.aten.add\n"
+        },
+        [("op-namespace", "a.py", 4), ("op-namespace", "a.py", 4)],
+    ),
+    "importlib with the package's own name": (
+        {
+            "a.py": "import importlib\nfrom importlib import import_module as load\n"
+            "importlib.import_module('scale_it.kernels')\nload(f'scale_it.{__name__}')\n"
+            "__import__('scale_it' + '.kernels')\nload('json')\nload('.kernels', __package__)\n"
+        },
+        [("absolute-import", "a.py", n) for n in (3, 4, 5)],
+    ),
+    "relative imports of what is not there": (
+        {
+            "a.py": "from . import nothere, kernels\nfrom .nomod import y\n"
+            "from .kernels import double, triple\nfrom .. import kernels\n"
+            "def f():\n    from .b.c import ONE, TWO\nfrom ._ops import ops, op\n",
+            "b/__init__.py": "",
+            "b/c.py": "from ..kernels import halve\nfrom ...a import f\nONE = 1\n",
+        },
+        [
+            *(("missing-import", "a.py", n) for n in (1, 2, 3, 4, 6, 7)),
+            *(("missing-import", "b/c.py", n) for n in (1, 2)),
+        ],
+    ),
     "an operator decorator of unknown origin": (
-        {"a.py": "from .kernels import custom_op\n@custom_op('f')\ndef f(): ...\n"},
+        {
+            "kernels.py": "double = custom_op = id\n",
+            "a.py": "from .kernels import custom_op\n@custom_op('f')\ndef f(): ...\n",
+        },
         [("op-namespace", "a.py", 2)],
     ),
     "no public names": ({"__init__.py": "def f(): ...\n"}, [("missing-all", "__init__.py", 1)]),

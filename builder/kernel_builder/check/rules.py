@@ -18,6 +18,7 @@ from . import (
     imports,
     kernels,
     operators,
+    relative,
     syntax,
     workloads,
 )
@@ -71,7 +72,19 @@ RULES = (
     Rule(
         name="imports",
         find=imports.find,
-        faults={"absolute-import": "The package imports itself by its name; --fix rewrites it."},
+        faults={
+            "absolute-import": "The package imports itself by its name, in an import statement, "
+            "which --fix rewrites, or through importlib."
+        },
+        notes={},
+    ),
+    Rule(
+        name="relative imports",
+        find=relative.find,
+        faults={
+            "missing-import": "A relative import of a module that the package does not have, or of "
+            "a name that the module does not define, outside of try/except ImportError.",
+        },
         notes={},
     ),
     Rule(
@@ -88,7 +101,8 @@ RULES = (
         find=operators.find,
         faults={
             "op-namespace": "A torch operator registered under a name that is not made by "
-            "add_op_namespace_prefix, so that two builds would collide in one process.",
+            "add_op_namespace_prefix, so that two builds would collide in one process, or looked "
+            "up as torch.ops.<package>.",
         },
         notes={},
     ),
