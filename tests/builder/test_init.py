@@ -83,7 +83,9 @@ def test_never_writes_into_what_is_there(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes"]
 
 
-@pytest.mark.parametrize("name", ["My-Gate", "1st", "a", "class", "../up", "torch", "my_gate", ""])
+@pytest.mark.parametrize(
+    "name", ["My-Gate", "1st", "a", "class", "../up", "torch", "my_gate", "", "nul", "con"]
+)
 def test_names_that_no_kernel_can_have(tmp_path, name):
     with pytest.raises(FormatError):
         start_project(name, "torch", tmp_path / "x")
