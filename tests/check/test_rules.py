@@ -61,7 +61,6 @@ SOUND = {
     "cache.py": "import functools\nMZ = 1\n",
     "notes.txt": "MZ is how this text starts\n",
     "__pycache__/kernels.cpython-311.pyc": b"\x00",
-    "_ops.py": "raise RuntimeError('generated, never looked at'",
 }
 
 
@@ -160,6 +159,10 @@ FAULTY: dict[str, tuple[dict[str, str | bytes], list[tuple[str, str, int | None]
         {"a.py": "#" * (1 << 20) + "\n"},
         [("oversized-file", "a.py", None)],
     ),
+    "an author's own file where the build writes one": (
+        {"_ops.py": "def mine(: ...\n", "sub/_ops.py": "x = 1\n"},
+        [("generated-module", "_ops.py", None)],
+    ),
     "not UTF-8": ({"a.py": b"x = 1\ns = '\xff'\n"}, [("not-utf8", "a.py", 2)]),
     "syntax that no Python has": ({"a.py": "x = 1\ndef f(:\n"}, [("syntax", "a.py", 2)]),
     "syntax that is too new": (
@@ -217,6 +220,31 @@ def test_files_that_build_toml_names_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "p/tuning").mkdir()
     (tmp_path / "p/tuning/workloads.py").write_text("")
     assert check(tmp_path / "p").faults == ()
+
+
+@pytest.mark.parametrize(
+    ("build", "at"),
+    [
+        (BUILD.replace('["cuda"]', "[]"), "general.backends"),
+        (BUILD + "backends = []\n", "torch-noarch.backends"),
+    ],
+)
+def test_a_framework_without_a_backend(tmp_path: Path, build: str, at: str) -> None:
+    (fault,) = check(project(tmp_path / "p", build=build)).faults
+    assert (fault.path, fault.at, fault.code) == ("build.toml", at, "no-backends")
+
+
+def test_a_build_file_that_is_not_utf8(tmp_path: Path) -> None:
+    root = project(tmp_path / "p")
+    (root / "build.toml").write_bytes(BUILD.encode() + b"# \xff\n")
+    (fault,) = check(root).faults
+    assert (fault.path, fault.code, fault.line) == ("build.toml", "not-utf8", 10)
+
+
+def test_hints_do_not_nest_brackets(tmp_path: Path) -> None:
+    (fault,) = check(project(tmp_path / "p", {"a.py": "import einops\n"})).faults
+    assert fault.hint is not None
+    assert "(" not in fault.hint
 
 
 def test_layout_faults_come_with_the_others(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from kernelhub.errors import Problem
 
 from . import (
     artifacts,
+    backends,
     dependencies,
     exports,
     files,
@@ -116,12 +117,20 @@ RULES = (
         notes={"dynamic-all": "An __all__ that is computed and was not checked."},
     ),
     Rule(
+        name="backends",
+        find=backends.find,
+        faults={"no-backends": "A framework that build.toml declares without any backend."},
+        notes={},
+    ),
+    Rule(
         name="files",
         find=files.find,
         faults={
             "native-file": "Machine code (ELF, Mach-O, PE, or a suffix of such files): noarch "
             "kernels are source.",
             "bytecode": "A .pyc file outside __pycache__, which Python would import as it stands.",
+            "generated-module": "A file called _ops.py in a torch package, where the build puts "
+            "its own.",
             "oversized-file": "A Python file over 1 MiB, or any other file over 1 GiB.",
         },
         notes={"large-file": "A file over 32 MiB, which every user will download."},
