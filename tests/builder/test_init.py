@@ -56,6 +56,7 @@ def test_generated_files_are_complete(tmp_path, language):
     workflow = yaml.safe_load(files[".github/workflows/kernel.yml"].read_text())
     assert workflow["jobs"].keys() == {"test", "publish"}
     assert ".kernel-builder/" in files[".gitignore"].read_text()
+    assert "bfloat16" in files["tests/test_kernel.py"].read_text()
 
 
 def test_the_how_to_shows_the_generated_workflow(tmp_path):
