@@ -47,6 +47,7 @@ SOUND = {
     "deep/er.py": "from ..kernels import double\nfrom . import er\nfrom .er import double as d\n",
     "lazy.py": "def __getattr__(name): return 1\nfrom .lazy import anything\n",
     "made.py": "globals().update(a=1)\nfrom .made import a\n",
+    "self.py": "import sys\nsys.modules[__name__] = object()\nfrom .self import a\n",
     "set.py": "def f():\n    global late\n    late = 1\ndef g():\n    from .set import late\n",
     "branch.py": "import sys\nif sys:\n    a, *b = 1, 2\nfor c in b: pass\n"
     "with open('x') as d: pass\ndef f():\n    from .branch import a, b, c, d, sys\n",

@@ -14,6 +14,7 @@ from kernelhub.errors import Problem
 
 from .exports import defined
 from .guards import unguarded
+from .names import aliases, resolve
 from .source import Module, PackageSource, Subject
 
 # What every module has, and what the build's _ops.py defines.
@@ -21,6 +22,7 @@ _IMPLICIT = frozenset(
     {"__name__", "__doc__", "__file__", "__path__", "__package__", "__spec__", "__loader__",
      "__dict__", "__builtins__", "__cached__"}
 )  # fmt: skip
+_UNSEEN = frozenset({"globals", "vars", "locals", "exec", "setattr", "sys.modules"})
 _OPS_NAMES = frozenset({"ops", "add_op_namespace_prefix"})
 
 
@@ -90,5 +92,6 @@ def _names(package: PackageSource, place: str) -> frozenset[str] | None:
 
 def _binds_unseen(tree: ast.Module) -> bool:
     """Whether the module may bind names that stand nowhere in it."""
-    seen = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return not seen.isdisjoint({"globals", "vars", "exec", "setattr", "locals"})
+    known = aliases(tree)
+    nodes = (node for node in ast.walk(tree) if isinstance(node, (ast.Name, ast.Attribute)))
+    return any(resolve(node, known) in _UNSEEN for node in nodes)
