@@ -68,19 +68,20 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
+# From finding a kernel to running it, which `--help` keeps.
 HOMES: dict[str, tuple[str, str, str]] = {
     "versions": ("kernelhub.cli_load", "versions", "List the versions of a kernel."),
     "variants": ("kernelhub.cli_load", "variants", "Show which variant is taken here, and why."),
-    "explain": ("kernelhub.cli_explain", "command", "Which configuration a kernel runs, and why."),
-    "overlay": ("kernelhub.cli_overlay", "command", "List and remove your own trees."),
     "inspect": ("kernelhub.cli_inspect", "command", "Look at a kernel before trusting it."),
+    "trust": ("kernelhub.cli_trust", "trust", "Say whose kernels may run."),
     "lock": ("kernelhub.cli_lock", "lock", "Pin what the project asks for in kernelhub.lock."),
     "sync": ("kernelhub.cli_lock", "sync_command", "Fetch every locked kernel and verify it."),
+    "verify": ("kernelhub.cli_lock", "verify", "Check every kernel on this disk."),
+    "cache": ("kernelhub.cli_cache", "cache", "List, prune and repair the kernels on this disk."),
     "bundle": ("kernelhub.cli_bundle", "bundle", "Write the locked kernels into one file."),
     "unbundle": ("kernelhub.cli_bundle", "unbundle", "Take kernels out of a bundle, offline."),
-    "verify": ("kernelhub.cli_lock", "verify", "Check every kernel on this disk."),
-    "trust": ("kernelhub.cli_trust", "trust", "Say whose kernels may run."),
-    "cache": ("kernelhub.cli_cache", "cache", "List, prune and repair the kernels on this disk."),
+    "explain": ("kernelhub.cli_explain", "command", "Which configuration a kernel runs, and why."),
+    "overlay": ("kernelhub.cli_overlay", "command", "List and remove your own trees."),
     "serve": ("kernelhub.cli_serve", "serve", "Serve the repositories of a folder as a Hub."),
 }
 

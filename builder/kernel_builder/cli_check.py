@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from kernelhub.cli import EXIT_FAULTS
-from kernelhub.errors import Problem
+from kernelhub.errors import KernelHubError, Problem
+
+from .cli_progress import reporting
 
 
 @click.command()
@@ -29,12 +31,21 @@ def command(
 ) -> int:
     """Find every fault of the project at PATH, each with its place and remedy.
 
-    Exit code 3 if there are faults; notes do not count. Triton kernels are compiled without a GPU,
-    in processes of their own, which import and call the package.
+    Exit code 3 if there are faults; notes do not count. Exit code 1 if there is no project; with
+    --json, `error` then says why. Triton kernels are compiled without a GPU, in processes of their
+    own, which import and call the package.
     """
     from .check import check_project
 
-    report = check_project(path, repair=fix, targets=targets, compiling=not no_compile)
+    try:
+        with reporting(silent=as_json) as reporter:
+            report = check_project(
+                path, repair=fix, targets=targets, compiling=not no_compile, reporter=reporter
+            )
+    except KernelHubError as error:
+        if as_json:
+            click.echo(json.dumps(_failure(error), indent=2))
+        raise
     if as_json:
         data = {
             "ok": not report.faults,
@@ -53,6 +64,12 @@ def command(
         count = len(report.faults)
         click.echo(f"{count} fault{'s' * (count != 1)}" if count else "no faults")
     return EXIT_FAULTS if report.faults else 0
+
+
+def _failure(error: KernelHubError) -> dict[str, object]:
+    """What `--json` prints where nothing could be checked; the keys of a report are there too."""
+    facts = {"message": error.message, "hint": error.hint}
+    return {"ok": False, "error": facts, "faults": [], "notes": [], "fixed": []}
 
 
 def _data(problem: Problem) -> dict[str, object]:

@@ -58,6 +58,11 @@ class JsonReporter(Reporter):
     show_default=True,
     help="collect: list the launches. measure: time configurations. build: fit trees, no GPU.",
 )
+@click.option(
+    "--interpret",
+    is_flag=True,
+    help="With --phase collect: without a GPU, run the cases on the CPU. For small shapes only.",
+)
 @click.option("--kernel", "kernels", multiple=True, help="Only this tunable; may be repeated.")
 @click.option(
     "--resume/--fresh",
@@ -97,6 +102,7 @@ class JsonReporter(Reporter):
 def command(
     path: str,
     phase: str,
+    interpret: bool,
     kernels: tuple[str, ...],
     resume: bool,
     record: Path | None,
@@ -127,7 +133,7 @@ def command(
     sources = None
     with _reporting(as_json) as reporter:
         if phase == "collect":
-            _print_launches(_collect(place, kernels), as_json)
+            _print_launches(_collect(place, kernels, interpret), as_json)
             return 0
         if phase in ("measure", "all"):
             request = MeasureRequest(
@@ -234,8 +240,9 @@ def _reporting(as_json: bool) -> Iterator[Reporter]:
             yield reporter
 
 
-def _collect(place: Place, kernels: tuple[str, ...]) -> list[Found]:
-    with machine.running([machine.collecting_runner(place.site)]) as (runner,):
+def _collect(place: Place, kernels: tuple[str, ...], interpret: bool) -> list[Found]:
+    collecting = machine.collecting_runner(place.site, interpret=interpret)
+    with machine.running([collecting]) as (runner,):
         return choose_kernels(runner.collect(), kernels)
 
 

@@ -60,7 +60,7 @@ class Project:
                 carries every fault.
         """
         root = _find_root(Path(path))
-        build_file = parse_build_toml(_read_text(root / BUILD_FILE), path=BUILD_FILE)
+        build_file = parse_build_toml(_read(root / BUILD_FILE), path=BUILD_FILE)
         problems: list[Problem] = []
         packages = {
             framework: _scan_package(root, framework, build_file, problems)
@@ -96,16 +96,9 @@ def _find_root(path: Path) -> Path:
     return root.resolve()
 
 
-def _read_text(path: Path) -> str:
+def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        problem = Problem(
-            path=path.name,
-            message=f"not UTF-8: byte {error.start} cannot be decoded",
-            hint="save the file as UTF-8",
-        )
-        raise FormatError(path.name, [problem]) from error
+        return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 

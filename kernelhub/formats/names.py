@@ -43,6 +43,8 @@ def importable_fault(python_name: str) -> str | None:
     """
     if not python_name.isidentifier() or keyword.iskeyword(python_name):
         return f"the Python package would be called {python_name!r}, which cannot be imported"
+    if python_name in _WINDOWS_DEVICES:
+        return f"the folder would be called {python_name!r}, which is a device on Windows"
     if python_name in sys.stdlib_module_names or python_name in _TAKEN:
         return (
             f"the Python package would be called {python_name!r} and hide the module of that name"

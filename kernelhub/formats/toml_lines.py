@@ -34,6 +34,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _BLANK = re.compile(r"[ \t]*")
 _SPACE = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _SCALAR = re.compile(r"[^,\]}\n#]*")
+_KEYS = re.compile(r"\((?:'[^']*',? ?)+\)")  # a dotted key, as tomllib shows it: a tuple
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
@@ -222,6 +223,7 @@ def _syntax(path: str, message: str, text: str) -> FormatError:
         message = message[: match.start()].strip()
     else:
         where = Positions(text).line_column(len(text))
+    message = _KEYS.sub(lambda keys: ".".join(re.findall(r"'([^']*)'", keys[0])), message)
     return _fault(path, message[:1].lower() + message[1:], where, "toml-syntax")
 
 

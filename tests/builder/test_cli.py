@@ -120,3 +120,13 @@ def test_bars_on_a_terminal(monkeypatch):
 def test_amounts(count, text):
     assert cli_progress.amount(count) == text
     assert cli_progress.amount(3, "files") == "3 files"
+
+
+def test_help_lists_the_commands_in_the_order_of_work(capsys):
+    assert run(group, ["--help"]) == 0
+    _, _, listed = capsys.readouterr().out.partition("Commands:\n")
+    names = [
+        line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "
+    ]
+    wanted = "init check build tune evaluate publish sign card migrate schema"
+    assert names == wanted.split()

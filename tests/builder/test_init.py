@@ -56,6 +56,7 @@ def test_generated_files_are_complete(tmp_path, language):
     workflow = yaml.safe_load(files[".github/workflows/kernel.yml"].read_text())
     assert workflow["jobs"].keys() == {"test", "publish"}
     assert ".kernel-builder/" in files[".gitignore"].read_text()
+    assert "bfloat16" in files["tests/test_kernel.py"].read_text()
 
 
 def test_the_how_to_shows_the_generated_workflow(tmp_path):
@@ -83,7 +84,9 @@ def test_never_writes_into_what_is_there(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes"]
 
 
-@pytest.mark.parametrize("name", ["My-Gate", "1st", "a", "class", "../up", "torch", "my_gate", ""])
+@pytest.mark.parametrize(
+    "name", ["My-Gate", "1st", "a", "class", "../up", "torch", "my_gate", "", "nul", "con"]
+)
 def test_names_that_no_kernel_can_have(tmp_path, name):
     with pytest.raises(FormatError):
         start_project(name, "torch", tmp_path / "x")

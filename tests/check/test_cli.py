@@ -47,6 +47,16 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "general.dependencies" in fault["hint"]
 
 
+def test_json_where_there_is_no_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(tmp_path / "none", "--json") == 1
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert data["ok"] is False
+    assert "none" in data["error"]["message"]
+    assert data["faults"] == data["notes"] == data["fixed"] == []
+    assert err.startswith("error: ")
+
+
 def test_no_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(tmp_path / "none") == 1
     assert "error:" in capsys.readouterr().err

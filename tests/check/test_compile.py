@@ -16,6 +16,7 @@ from kernel_builder.compile import Target, parse_target, pool
 from kernel_builder.compile.launch import Refusal
 from kernelhub import settings
 from kernelhub.errors import InputError
+from kernelhub.reporter import SILENT, Reporter
 
 from .sample import BUILD, project
 
@@ -141,9 +142,9 @@ def run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # must not leak into the workers
     root = project(tmp_path / "p", {"__init__.py": API, "kernels.py": KERNELS})
 
-    def check(*targets: str, compiling: bool = True) -> Report:
+    def check(*targets: str, compiling: bool = True, reporter: Reporter = SILENT) -> Report:
         with settings.scope(cache=cache):
-            return check_project(root, targets=targets, compiling=compiling)
+            return check_project(root, targets=targets, compiling=compiling, reporter=reporter)
 
     return check
 
@@ -177,6 +178,34 @@ def test_kernels_are_compiled_as_the_package_launches_them(run, tmp_path: Path) 
     pids = set(map(int, (tmp_path / "pids").read_text().split()))
     assert os.getpid() not in pids
     assert not list((tmp_path / "p").rglob("__pycache__"))
+
+
+class Heard(Reporter):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int | None]] = []
+        self.advanced: list[str] = []
+
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> None:
+        self.stages.append((name, total))
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self.advanced += [note] * amount
+
+
+@needs_triton
+def test_compiling_is_reported_as_it_goes_on(run) -> None:
+    heard = Heard()
+    run("sm_90", reporter=heard)
+    (first, none), (second, total) = heard.stages
+    assert (first, none) == ("importing scale_it and calling it", None)
+    assert second == "compiling Triton kernels"
+    assert total == len(heard.advanced)
+    assert "kernels.good on sm_90" in heard.advanced
+    silent = Heard()
+    run(compiling=False, reporter=silent)
+    assert silent.stages == []
 
 
 def test_nothing_is_imported_without_compiling(run, tmp_path: Path) -> None:

@@ -41,7 +41,16 @@ SOUND = {
     "tuple.py": "try:\n    import einops\nexcept (ImportError, OSError):\n    einops = None\n",
     "stdlib.py": "import json, os.path\nfrom concurrent import futures\n",
     "tools.py": "import torch\nimport triton.language as tl\nfrom kernelhub import tunable\n",
-    "relative.py": "from . import kernels\nfrom .kernels import double\n",
+    "relative.py": "from . import kernels, scale, __name__ as me\nfrom .kernels import double\n"
+    "from .kernels import *\ntry:\n    from .later import x\nexcept ImportError:\n    x = None\n"
+    "from ._ops import ops\n",
+    "deep/er.py": "from ..kernels import double\nfrom . import er\nfrom .er import double as d\n",
+    "lazy.py": "def __getattr__(name): return 1\nfrom .lazy import anything\n",
+    "made.py": "globals().update(a=1)\nfrom .made import a\n",
+    "self.py": "import sys\nsys.modules[__name__] = object()\nfrom .self import a\n",
+    "set.py": "def f():\n    global late\n    late = 1\ndef g():\n    from .set import late\n",
+    "branch.py": "import sys\nif sys:\n    a, *b = 1, 2\nfor c in b: pass\n"
+    "with open('x') as d: pass\ndef f():\n    from .branch import a, b, c, d, sys\n",
     "prefixed.py": "from torch.library import custom_op\n"
     "from ._ops import add_op_namespace_prefix\n"
     "@custom_op(add_op_namespace_prefix('f'), mutates_args=())\n"
@@ -53,7 +62,6 @@ SOUND = {
     "cache.py": "import functools\nMZ = 1\n",
     "notes.txt": "MZ is how this text starts\n",
     "__pycache__/kernels.cpython-311.pyc": b"\x00",
-    "_ops.py": "raise RuntimeError('generated, never looked at'",
 }
 
 
@@ -98,8 +106,40 @@ FAULTY: dict[str, tuple[dict[str, str | bytes], list[tuple[str, str, int | None]
         },
         [("op-namespace", "a.py", n) for n in (3, 5, 7, 8, 11)],
     ),
+    "an operator looked up by the package's name": (
+        {
+            "a.py": "import torch\nfrom torch import ops as o\ndef f(x):\n"
+            "    return torch.ops.scale_it.foo(x) + o.scale_it.foo.default(x)\n"
+            "y = torch.ops.aten.add\n"
+        },
+        [("op-namespace", "a.py", 4), ("op-namespace", "a.py", 4)],
+    ),
+    "importlib with the package's own name": (
+        {
+            "a.py": "import importlib\nfrom importlib import import_module as load\n"
+            "importlib.import_module('scale_it.kernels')\nload(f'scale_it.{__name__}')\n"
+            "__import__('scale_it' + '.kernels')\nload('json')\nload('.kernels', __package__)\n"
+        },
+        [("absolute-import", "a.py", n) for n in (3, 4, 5)],
+    ),
+    "relative imports of what is not there": (
+        {
+            "a.py": "from . import nothere, kernels\nfrom .nomod import y\n"
+            "from .kernels import double, triple\nfrom .. import kernels\n"
+            "def f():\n    from .b.c import ONE, TWO\nfrom ._ops import ops, op\n",
+            "b/__init__.py": "",
+            "b/c.py": "from ..kernels import halve\nfrom ...a import f\nONE = 1\n",
+        },
+        [
+            *(("missing-import", "a.py", n) for n in (1, 2, 3, 4, 6, 7)),
+            *(("missing-import", "b/c.py", n) for n in (1, 2)),
+        ],
+    ),
     "an operator decorator of unknown origin": (
-        {"a.py": "from .kernels import custom_op\n@custom_op('f')\ndef f(): ...\n"},
+        {
+            "kernels.py": "double = custom_op = id\n",
+            "a.py": "from .kernels import custom_op\n@custom_op('f')\ndef f(): ...\n",
+        },
         [("op-namespace", "a.py", 2)],
     ),
     "no public names": ({"__init__.py": "def f(): ...\n"}, [("missing-all", "__init__.py", 1)]),
@@ -119,6 +159,10 @@ FAULTY: dict[str, tuple[dict[str, str | bytes], list[tuple[str, str, int | None]
     "a huge module": (
         {"a.py": "#" * (1 << 20) + "\n"},
         [("oversized-file", "a.py", None)],
+    ),
+    "an author's own file where the build writes one": (
+        {"_ops.py": "def mine(: ...\n", "sub/_ops.py": "x = 1\n"},
+        [("generated-module", "_ops.py", None)],
     ),
     "not UTF-8": ({"a.py": b"x = 1\ns = '\xff'\n"}, [("not-utf8", "a.py", 2)]),
     "syntax that no Python has": ({"a.py": "x = 1\ndef f(:\n"}, [("syntax", "a.py", 2)]),
@@ -177,6 +221,31 @@ def test_files_that_build_toml_names_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "p/tuning").mkdir()
     (tmp_path / "p/tuning/workloads.py").write_text("")
     assert check(tmp_path / "p").faults == ()
+
+
+@pytest.mark.parametrize(
+    ("build", "at"),
+    [
+        (BUILD.replace('["cuda"]', "[]"), "general.backends"),
+        (BUILD + "backends = []\n", "torch-noarch.backends"),
+    ],
+)
+def test_a_framework_without_a_backend(tmp_path: Path, build: str, at: str) -> None:
+    (fault,) = check(project(tmp_path / "p", build=build)).faults
+    assert (fault.path, fault.at, fault.code) == ("build.toml", at, "no-backends")
+
+
+def test_a_build_file_that_is_not_utf8(tmp_path: Path) -> None:
+    root = project(tmp_path / "p")
+    (root / "build.toml").write_bytes(BUILD.encode() + b"# \xff\n")
+    (fault,) = check(root).faults
+    assert (fault.path, fault.code, fault.line) == ("build.toml", "not-utf8", 10)
+
+
+def test_hints_do_not_nest_brackets(tmp_path: Path) -> None:
+    (fault,) = check(project(tmp_path / "p", {"a.py": "import einops\n"})).faults
+    assert fault.hint is not None
+    assert "(" not in fault.hint
 
 
 def test_layout_faults_come_with_the_others(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from .pages import Command, File, Page, matches, read
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "adr" not in p.parts)
-RUN = [page for page in PAGES if read(page).steps]
+README = ROOT / "README.md"
+RUN = [page for page in (*PAGES, README) if read(page).steps]
 GROUPS: Mapping[str, click.Group] = {
     "kernelhub": kernelhub_group,
     "kernel-builder": kernel_builder,
@@ -162,7 +163,7 @@ def script(page: Page, folder: Path, port: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if read(p).unrun], ids=name_of)
+@pytest.mark.parametrize("path", [p for p in (*PAGES, README) if read(p).unrun], ids=name_of)
 def test_commands_that_are_not_run_exist(path: Path) -> None:
     for command in read(path).unrun:
         words = shlex.split(command.text, comments=True)
@@ -200,7 +201,7 @@ def test_python_that_is_not_run_names_what_exists(path: Path) -> None:
 def test_readme(tmp_path: Path, tools: Path) -> None:
     """Its Python runs, with an example kernel on the Hub; its commands are those of dev.py."""
     pytest.importorskip("triton")
-    readme = read(ROOT / "README.md")
+    readme = read(README)
     code = "import torch\nx, weight = torch.randn(3, 40), torch.ones(40)\n"
     code += "\n".join(readme.python)
     code += "\ntorch.testing.assert_close(y, torch.nn.functional.rms_norm(x, (40,), weight, 1e-6))"
@@ -212,9 +213,18 @@ def test_readme(tmp_path: Path, tools: Path) -> None:
             "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
         }
         subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=380)
-    shown = re.findall(r"python3 (dev\.py \w+)", (ROOT / "README.md").read_text())
+    shown = re.findall(r"python3 (dev\.py \w+)", README.read_text())
     assert shown
     assert all(f"python3 {command} " in (ROOT / "dev.py").read_text() for command in shown)
+
+
+def test_what_the_readme_links_to_and_installs_exists() -> None:
+    links = re.findall(r"\]\(([^):#]+)\)", README.read_text())
+    assert "docs/tutorial/triton.md" in links
+    assert not [link for link in links if not (ROOT / link).exists()]
+    (extras,) = re.findall(r'pip install "\.\[([\w,]+)\]"', README.read_text())
+    project = (ROOT / "pyproject.toml").read_text()
+    assert all(re.search(rf"^{extra} = \[", project, re.MULTILINE) for extra in extras.split(","))
 
 
 def test_every_page_is_in_one_of_the_four_parts() -> None:

@@ -27,7 +27,25 @@ def test_python_name_of_a_kernel(name: str, package: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "a", "A", "Flash", "a_b", "1a", "-a", "a-", "ab\n", "é1", "a b", "class", "json", "torch"],
+    [
+        "",
+        "a",
+        "A",
+        "Flash",
+        "a_b",
+        "1a",
+        "-a",
+        "a-",
+        "ab\n",
+        "é1",
+        "a b",
+        "class",
+        "json",
+        "torch",
+        "con",
+        "nul",
+        "com1",
+    ],
 )
 def test_names_that_no_kernel_may_have(name: str) -> None:
     assert name_fault(name)

@@ -140,10 +140,26 @@ def test_nothing_measured_no_gpu_and_unknown_kernels_are_said(project: Path, com
     code, text = command("tune", str(project))
     assert code == EXIT_FAILED
     assert "needs a GPU" in text
-    code, text = command("tune", str(project), "--phase", "collect", "--kernel", "scales")
+    code, text = command(
+        "tune", str(project), "--phase", "collect", "--interpret", "--kernel", "scales"
+    )
     assert code == EXIT_FAILED
     assert "no workload launches a tunable called scales" in text
     assert "launch scale" in text
+
+
+def test_without_a_gpu_nothing_is_interpreted_unasked(
+    project: Path, command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernel_builder.tuning.machine.gpu_count", lambda: 0)
+    marker = project / "ran"
+    workloads = project / "tuning/workloads.py"
+    workloads.write_text(f"open({str(marker)!r}, 'w').close()\n{workloads.read_text()}")
+    code, text = command("tune", str(project), "--phase", "collect")
+    assert code == EXIT_FAILED
+    assert "no GPU" in text
+    assert "--interpret" in text
+    assert not marker.exists()
 
 
 def test_only_the_device_that_is_named_is_built(measured: Path, command: Run) -> None:
@@ -155,7 +171,7 @@ def test_only_the_device_that_is_named_is_built(measured: Path, command: Run) ->
 
 
 def test_collect_lists_the_launches(project: Path, command: Run) -> None:
-    code, text = command("tune", str(project), "--phase", "collect", "--json")
+    code, text = command("tune", str(project), "--phase", "collect", "--interpret", "--json")
     assert code == 0
     rows = [json.loads(line) for line in text.splitlines()]
     assert [row["case"] for row in rows if row["event"] == "launch"] == [
@@ -182,7 +198,9 @@ def test_launches_of_triton_kernels_are_listed_without_a_gpu(tmp_path: Path, com
     file = tmp_path / "workloads.py"
     file.write_text(TRITON_WORKLOADS)
     example = Path(__file__).parents[2] / "examples/softmax"
-    code, text = command("tune", str(example), "--phase", "collect", "--workloads", str(file))
+    code, text = command(
+        "tune", str(example), "--phase", "collect", "--interpret", "--workloads", str(file)
+    )
     assert code == 0, text
     assert "kernels.softmax_forward  rows/M=2 N=100" in text
     assert "default BLOCK_M=1" in text
@@ -212,7 +230,14 @@ def test_recorded_traffic_is_what_is_tuned_for(project: Path, command: Run, tmp_
     command_line = [sys.executable, script, project / "torch-ext", record]
     subprocess.run(command_line, check=True)
     code, text = command(
-        "tune", str(project), "--phase", "collect", "--from-record", str(record), "--json"
+        "tune",
+        str(project),
+        "--phase",
+        "collect",
+        "--interpret",
+        "--from-record",
+        str(record),
+        "--json",
     )
     assert code == 0, text
     rows = [json.loads(line) for line in text.splitlines()]

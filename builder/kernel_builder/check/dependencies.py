@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from kernelhub.errors import Problem
 from kernelhub.formats.build_toml import BuildFile
 
+from .guards import unguarded
 from .source import Module, PackageSource, Subject
 from .syntax import python_range
 
@@ -39,7 +40,6 @@ MODULES = {
     "pyyaml": ("yaml",),
     "tvm-ffi": ("tvm_ffi",),
 }
-_GUARDS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
 def find(subject: Subject) -> Iterator[Problem]:
@@ -93,7 +93,7 @@ def _faults(
 ) -> Iterator[Problem]:
     if module.tree is None:
         return
-    for node, name in _unguarded(module.tree.body):
+    for node, name in _absolute(module.tree.body):
         top = name.split(".")[0]
         if top in allowed:
             continue
@@ -106,7 +106,7 @@ def _faults(
         else:
             message = f"imports {name}, which build.toml does not declare"
             hint = (
-                f'add "{top}" (or the distribution that has it) to general.dependencies, or guard '
+                f'add "{top}", or the distribution that has it, to general.dependencies; or guard '
                 "the import with try/except ImportError"
             )
         yield Problem(
@@ -125,42 +125,10 @@ def _lacking(module: str, pythons: tuple[tuple[int, int], ...]) -> tuple[int, in
     return next((version for version in pythons if not since <= version <= until), None)
 
 
-def _unguarded(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
-    """Absolute imports that fail where the module is missing, at any depth."""
-    for node in body:
+def _absolute(body: Iterable[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
+    """Absolute imports that fail where the module is missing, each with the module's name."""
+    for node in unguarded(body):
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            if node.level == 0 and node.module:
-                yield node, node.module
-        elif isinstance(node, ast.Try) and any(_catches(handler) for handler in node.handlers):
-            for part in (node.orelse, node.finalbody, *(h.body for h in node.handlers)):
-                yield from _unguarded(part)
-        elif isinstance(node, ast.If) and _is_type_checking(node.test):
-            yield from _unguarded(node.orelse)
-        else:
-            for part in _bodies(node):
-                yield from _unguarded(part)
-
-
-def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    for field in ("body", "orelse", "finalbody"):
-        part = getattr(node, field, None)
-        if isinstance(part, list):
-            yield part
-    for field in ("handlers", "cases"):
-        for part in getattr(node, field, []):
-            yield part.body
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    if handler.type is None:
-        return True
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(kind, ast.Name) and kind.id in _GUARDS for kind in types)
-
-
-def _is_type_checking(test: ast.expr) -> bool:
-    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-    )
+        elif node.level == 0 and node.module:
+            yield node, node.module

@@ -31,7 +31,7 @@ def _faults(package: PackageSource, module: Module, tree: ast.Module) -> Iterato
             code="missing-all",
         )
         return
-    defined = _defined(tree) | _submodules(package)
+    known = defined(tree) | _submodules(package)
     for node in assigned:
         names = _literal(node)
         if names is None:
@@ -43,7 +43,7 @@ def _faults(package: PackageSource, module: Module, tree: ast.Module) -> Iterato
             )
             continue
         for name in names:
-            if name.value not in defined and "*" not in defined:
+            if name.value not in known and "*" not in known:
                 yield Problem(
                     path=module.path,
                     line=name.lineno,
@@ -74,7 +74,7 @@ def _literal(node: ast.stmt) -> list[ast.Constant] | None:
     return names
 
 
-def _defined(tree: ast.Module) -> set[str]:
+def defined(tree: ast.Module) -> set[str]:
     """Names that the module's own scope binds; "*" where a star import binds unknown ones."""
     found: set[str] = set()
     pending: list[ast.AST] = list(tree.body)
@@ -82,13 +82,26 @@ def _defined(tree: ast.Module) -> set[str]:
         node = pending.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             found.add(node.name)
-            continue  # what is inside is bound there
+            found |= _declared_global(node)
+            continue  # what else is inside is bound there
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
+        elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
+            found.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            found.add(node.rest)
+        elif type(node).__name__ == "TypeAlias":  # Python 3.12
+            found.add(node.name.id)  # type: ignore[attr-defined]
         pending.extend(ast.iter_child_nodes(node))
     return found | ({"*"} if "__getattr__" in found else set())
+
+
+def _declared_global(function: ast.AST) -> set[str]:
+    """Names that a function or class binds in the module with a `global` statement."""
+    statements = (node for node in ast.walk(function) if isinstance(node, ast.Global))
+    return {name for statement in statements for name in statement.names}
 
 
 def _submodules(package: PackageSource) -> set[str]:

@@ -18,6 +18,7 @@ from kernel_builder.compile.launch import Refusal, Resources
 from kernel_builder.compile.targets import DEFAULT_ARCHS, Target, parse_target
 from kernelhub.errors import Problem
 from kernelhub.formats.build_toml import BuildFile
+from kernelhub.reporter import Reporter
 
 from .source import PackageSource, Subject
 
@@ -72,7 +73,7 @@ def _check(
         return
     with tempfile.TemporaryDirectory(prefix="kernel-builder-") as spare:
         compiled = _subject(subject, package, Path(spare))
-        yield from _compile(compiled, package, targets, declared)
+        yield from _compile(compiled, package, targets, declared, subject.reporter)
 
 
 def _subject(subject: Subject, package: PackageSource, spare: Path) -> pool.Subject:
@@ -92,17 +93,29 @@ def _subject(subject: Subject, package: PackageSource, spare: Path) -> pool.Subj
 
 
 def _compile(
-    compiled: pool.Subject, package: PackageSource, targets: tuple[Target, ...], declared: bool
+    compiled: pool.Subject,
+    package: PackageSource,
+    targets: tuple[Target, ...],
+    declared: bool,
+    reporter: Reporter,
 ) -> Iterator[Problem]:
     with pool.Pool(compiled) as workers:
+        reporter.stage(f"importing {package.name} and calling it")
         stock = workers.take_stock()
+        reporter.done()
         if isinstance(stock, Refusal):
             yield _not_importable(package, stock)
             return
         for kernel in stock.kernels:
             yield _seen(kernel, stock)
+        launched = sum(1 for kernel in stock.kernels if kernel.configs)
+        if not launched:
+            return
+        reporter.stage("compiling Triton kernels", launched * len(targets), "kernels and targets")
         for outcomes in workers.compile_all(stock.kernels, targets):
             yield from _judge(outcomes, declared)
+            reporter.advance(1, f"{outcomes[0].kernel.name} on {outcomes[0].target.arch}")
+        reporter.done()
 
 
 def _not_importable(package: PackageSource, refusal: Refusal) -> Problem:

@@ -31,6 +31,7 @@ def find(subject: Subject) -> Iterator[Problem]:
         if package.framework == "torch":
             for module in package.modules:
                 yield from _faults(module)
+                yield from _uses(package.name, module)
 
 
 def _faults(module: Module) -> Iterator[Problem]:
@@ -61,6 +62,25 @@ def _faults(module: Module) -> Iterator[Problem]:
                 message=f"{name} registers {ast.unparse(first)[:60]} outside the namespace of "
                 "this build",
                 hint=_HINT,
+                code="op-namespace",
+            )
+
+
+def _uses(package: str, module: Module) -> Iterator[Problem]:
+    """Operators that are looked up in a namespace called after the package."""
+    if module.tree is None:
+        return
+    known = aliases(module.tree)
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        if resolve(node, known) == f"torch.ops.{package}":
+            yield Problem(
+                path=module.path,
+                line=node.lineno,
+                column=node.col_offset + 1,
+                message=f"torch.ops.{package} is not the namespace of this build",
+                hint="from ._ops import ops, then ops.name(...)",
                 code="op-namespace",
             )
 

@@ -46,6 +46,7 @@ def check_project(
         targets: architectures to compile Triton kernels for ("sm_90", "gfx942") instead of those
             that build.toml declares.
         compiling: compile Triton kernels at all.
+        reporter: hears of the compilation, which takes seconds to minutes.
 
     Raises:
         InputError: there is no project at `path`, or a target is no architecture.
@@ -66,12 +67,11 @@ def check_project(
         packages=packages,
         targets=tuple(targets),
         settings=current(),
+        reporter=reporter,
     )
     for rule in RULES:
         if compiling or not rule.compiles:
-            reporter.stage(rule.name)
             problems.extend(rule.find(subject))
-            reporter.done()
     ordered = sorted(dict.fromkeys(problems), key=_place)
     return Report(
         faults=tuple(p for p in ordered if p.code not in NOTES),

@@ -12,12 +12,14 @@ from kernelhub.errors import Problem
 
 from . import (
     artifacts,
+    backends,
     dependencies,
     exports,
     files,
     imports,
     kernels,
     operators,
+    relative,
     syntax,
     workloads,
 )
@@ -71,7 +73,19 @@ RULES = (
     Rule(
         name="imports",
         find=imports.find,
-        faults={"absolute-import": "The package imports itself by its name; --fix rewrites it."},
+        faults={
+            "absolute-import": "The package imports itself by its name, in an import statement, "
+            "which --fix rewrites, or through importlib."
+        },
+        notes={},
+    ),
+    Rule(
+        name="relative imports",
+        find=relative.find,
+        faults={
+            "missing-import": "A relative import of a module that the package does not have, or of "
+            "a name that the module does not define, outside of try/except ImportError.",
+        },
         notes={},
     ),
     Rule(
@@ -88,7 +102,8 @@ RULES = (
         find=operators.find,
         faults={
             "op-namespace": "A torch operator registered under a name that is not made by "
-            "add_op_namespace_prefix, so that two builds would collide in one process.",
+            "add_op_namespace_prefix, so that two builds would collide in one process, or looked "
+            "up as torch.ops.<package>.",
         },
         notes={},
     ),
@@ -102,12 +117,20 @@ RULES = (
         notes={"dynamic-all": "An __all__ that is computed and was not checked."},
     ),
     Rule(
+        name="backends",
+        find=backends.find,
+        faults={"no-backends": "A framework that build.toml declares without any backend."},
+        notes={},
+    ),
+    Rule(
         name="files",
         find=files.find,
         faults={
             "native-file": "Machine code (ELF, Mach-O, PE, or a suffix of such files): noarch "
             "kernels are source.",
             "bytecode": "A .pyc file outside __pycache__, which Python would import as it stands.",
+            "generated-module": "A file called _ops.py in a torch package, where the build puts "
+            "its own.",
             "oversized-file": "A Python file over 1 MiB, or any other file over 1 GiB.",
         },
         notes={"large-file": "A file over 32 MiB, which every user will download."},

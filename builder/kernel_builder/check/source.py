@@ -12,6 +12,7 @@ from pathlib import Path
 from kernel_builder.project import OPS_MODULE, TUNING_FOLDER, printable
 from kernelhub.errors import Problem
 from kernelhub.formats.build_toml import BuildFile
+from kernelhub.reporter import SILENT, Reporter
 from kernelhub.settings import Settings
 
 FRAMEWORKS = ("torch", "jax")
@@ -73,6 +74,7 @@ class Subject:
     Attributes:
         targets: architectures asked for; empty for those of build.toml or the defaults.
         settings: where compiled kernels are kept.
+        reporter: hears of what takes long.
     """
 
     root: Path
@@ -80,6 +82,7 @@ class Subject:
     packages: tuple[PackageSource, ...]
     targets: tuple[str, ...] = ()
     settings: Settings
+    reporter: Reporter = SILENT
 
 
 def read_packages(root: Path, build_file: BuildFile | None) -> tuple[PackageSource, ...]:

@@ -80,10 +80,23 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def collecting_runner(site: Site) -> ProcessRunner:
-    """A runner that can find launches: on a GPU, else on the CPU in Triton's interpreter."""
+def collecting_runner(site: Site, *, interpret: bool = False) -> ProcessRunner:
+    """A runner that can find launches on a GPU.
+
+    Args:
+        interpret: without a GPU, run the cases on the CPU, Triton kernels in its interpreter. That
+            takes minutes for the shapes that kernels are usually tuned for.
+
+    Raises:
+        TuningError: there is no GPU, and `interpret` is not given.
+    """
     if gpu_count():
         return ProcessRunner("device", {"site": site.to_json(), "index": 0})
+    if not interpret:
+        raise TuningError(
+            "listing launches runs every case, and there is no GPU that torch can see",
+            hint="run this on a machine with one; for small cases --interpret does without it",
+        )
     return ProcessRunner("device", {"site": site.to_json(), "index": None, "interpret": True})
 
 
