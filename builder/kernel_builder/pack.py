@@ -31,7 +31,6 @@ from .manifest import VariantFacts, make_metadata, variants_of
 from .ops import render_ops
 from .project import OPS_MODULE, Project, printable
 from .swap import recover, replace_folder
-from .syntax import source_problems
 
 OUTPUT = "build"
 METADATA = "metadata.json"
@@ -122,7 +121,8 @@ def build(project: Project, output: Path | None = None, *, reporter: Reporter = 
             f"{project.build_file.name} has nothing to build: no backends",
             hint='for example backends = ["cuda"] in build.toml',
         )
-    _refuse_broken_sources(project)
+    if problems := project.source_problems():
+        raise FormatError(f"project {project.build_file.name}", problems)
     _refuse_foreign(target)  # before anything is written beside it
     total = sum(file.size for variant in variants for file in variant.files)
     with _disk_errors(target), _work_folder(target) as work:
@@ -221,22 +221,6 @@ def _refuse_foreign(target: Path) -> None:
             f"{target} holds what no build wrote: {names}",
             hint="a build replaces the whole folder: move these away, or use --output",
         )
-
-
-def _refuse_broken_sources(project: Project) -> None:
-    """A package that no interpreter can read is not built.
-
-    Raises:
-        FormatError: carries every module that does not parse, or whose text cannot be decoded.
-    """
-    problems = []
-    for package in project.packages.values():
-        inside = package.folder.relative_to(project.root).as_posix()
-        for name in package.files:
-            if name.endswith(".py"):
-                problems += source_problems(package.folder / name, f"{inside}/{name}")
-    if problems:
-        raise FormatError(f"project {project.build_file.name}", problems)
 
 
 def _unique_id(project: Project, framework: str, files: list[PlannedFile]) -> str:
