@@ -129,15 +129,12 @@ def build(project: Project, output: Path | None = None, *, reporter: Reporter = 
         recover(target, work)
         _refuse_foreign(target)
         staging = Path(tempfile.mkdtemp(prefix="staging-", dir=work))
-        try:
-            reporter.stage(f"build {project.build_file.name}", total, "bytes")
-            for variant in variants:
-                _write_variant(staging / variant.name, variant, reporter)
-            staging.chmod(0o755)
-            replace_folder(staging, target, work)
-            reporter.done()
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        reporter.stage(f"build {project.build_file.name}", total, "bytes")
+        for variant in variants:
+            _write_variant(staging / variant.name, variant, reporter)
+        staging.chmod(0o755)
+        replace_folder(staging, target, work)
+        reporter.done()
     left_out = tuple(
         f"{package.folder.relative_to(project.root).as_posix()}/{name}"
         for package in project.packages.values()
@@ -285,14 +282,21 @@ def _work_folder(target: Path) -> Iterator[Path]:
     (work / ".gitignore").write_text("*\n")
     try:
         with FileLock(work / "lock", timeout=_LOCK_SECONDS):
-            for leftover in work.glob("staging-*"):
-                shutil.rmtree(leftover, ignore_errors=True)
-            yield work
+            try:
+                _remove_staging(work)
+                yield work
+            finally:
+                _remove_staging(work)  # a signal may come before its name is known
     except Timeout as error:
         raise StoreError(
             f"another build of {target} has been running for {_LOCK_SECONDS:.0f} s",
             hint="wait for it or end it",
         ) from error
+
+
+def _remove_staging(work: Path) -> None:
+    for leftover in work.glob("staging-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager
