@@ -31,7 +31,6 @@ from .manifest import VariantFacts, make_metadata, variants_of
 from .ops import render_ops
 from .project import OPS_MODULE, Project, printable
 from .swap import recover, replace_folder
-from .syntax import source_problems
 
 OUTPUT = "build"
 METADATA = "metadata.json"
@@ -122,22 +121,20 @@ def build(project: Project, output: Path | None = None, *, reporter: Reporter = 
             f"{project.build_file.name} has nothing to build: no backends",
             hint='for example backends = ["cuda"] in build.toml',
         )
-    _refuse_broken_sources(project)
+    if problems := project.source_problems():
+        raise FormatError(f"project {project.build_file.name}", problems)
     _refuse_foreign(target)  # before anything is written beside it
     total = sum(file.size for variant in variants for file in variant.files)
     with _disk_errors(target), _work_folder(target) as work:
         recover(target, work)
         _refuse_foreign(target)
         staging = Path(tempfile.mkdtemp(prefix="staging-", dir=work))
-        try:
-            reporter.stage(f"build {project.build_file.name}", total, "bytes")
-            for variant in variants:
-                _write_variant(staging / variant.name, variant, reporter)
-            staging.chmod(0o755)
-            replace_folder(staging, target, work)
-            reporter.done()
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        reporter.stage(f"build {project.build_file.name}", total, "bytes")
+        for variant in variants:
+            _write_variant(staging / variant.name, variant, reporter)
+        staging.chmod(0o755)
+        replace_folder(staging, target, work)
+        reporter.done()
     left_out = tuple(
         f"{package.folder.relative_to(project.root).as_posix()}/{name}"
         for package in project.packages.values()
@@ -223,22 +220,6 @@ def _refuse_foreign(target: Path) -> None:
         )
 
 
-def _refuse_broken_sources(project: Project) -> None:
-    """A package that no interpreter can read is not built.
-
-    Raises:
-        FormatError: carries every module that does not parse, or whose text cannot be decoded.
-    """
-    problems = []
-    for package in project.packages.values():
-        inside = package.folder.relative_to(project.root).as_posix()
-        for name in package.files:
-            if name.endswith(".py"):
-                problems += source_problems(package.folder / name, f"{inside}/{name}")
-    if problems:
-        raise FormatError(f"project {project.build_file.name}", problems)
-
-
 def _unique_id(project: Project, framework: str, files: list[PlannedFile]) -> str:
     """12 hexadecimal digits of the name, version and every byte of the package."""
     state = hashlib.sha256()
@@ -301,14 +282,21 @@ def _work_folder(target: Path) -> Iterator[Path]:
     (work / ".gitignore").write_text("*\n")
     try:
         with FileLock(work / "lock", timeout=_LOCK_SECONDS):
-            for leftover in work.glob("staging-*"):
-                shutil.rmtree(leftover, ignore_errors=True)
-            yield work
+            try:
+                _remove_staging(work)
+                yield work
+            finally:
+                _remove_staging(work)  # a signal may come before its name is known
     except Timeout as error:
         raise StoreError(
             f"another build of {target} has been running for {_LOCK_SECONDS:.0f} s",
             hint="wait for it or end it",
         ) from error
+
+
+def _remove_staging(work: Path) -> None:
+    for leftover in work.glob("staging-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from kernelhub.errors import FormatError, InputError, Problem
 from kernelhub.formats.build_toml import BuildFile, parse_build_toml
 from kernelhub.formats.names import path_fault
 
-from .syntax import public_definitions
+from .syntax import public_definitions, source_problems
 
 BUILD_FILE = "build.toml"
 OPS_MODULE = "_ops.py"
@@ -77,6 +77,16 @@ class Project:
     def files(self, framework: str) -> tuple[str, ...]:
         """What is packed for a framework: sorted names relative to `package(framework)`."""
         return self.packages[framework].files
+
+    def source_problems(self) -> list[Problem]:
+        """Every packed module that does not parse, or whose text cannot be decoded."""
+        found = []
+        for package in self.packages.values():
+            inside = package.folder.relative_to(self.root).as_posix()
+            for name in package.files:
+                if name.endswith(".py"):
+                    found += source_problems(package.folder / name, f"{inside}/{name}")
+        return found
 
 
 def printable(name: str) -> str:
