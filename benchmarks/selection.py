@@ -24,7 +24,7 @@ from benchmarks._figures import Figure, environment, report
 from benchmarks.peers import helion_heuristic
 from benchmarks.subjects import MATRICES, ROOT
 from kernel_builder.tuning.build import newest_context
-from kernel_builder.tuning.evaluate import Scores, chooser, evaluate
+from kernel_builder.tuning.evaluate import Rank, Scores, evaluate, ranker
 from kernel_builder.tuning.fit import FitOptions, fit
 from kernel_builder.tuning.fit.loss import make_rows
 from kernel_builder.tuning.fit.subset import choose, useful_columns
@@ -37,22 +37,21 @@ LIMIT = 8
 GEOMEAN_TARGET = 1.02
 WORST_TARGET = 1.10
 OURS = "kernelhub tree"
-Choose = Callable[[Mapping[str, Literal]], Config]
 
 
-def tree(training: Matrix) -> Choose:
+def tree(training: Matrix) -> Rank:
     """What `kernel-builder tune` ships."""
     fitted = fit(training, FitOptions(max_configs=LIMIT))
-    return chooser(fitted.root, fitted.configs)
+    return ranker(fitted.root, fitted.configs)
 
 
-def single_best(training: Matrix) -> Choose:
+def single_best(training: Matrix) -> Rank:
     """The one configuration that is best for all training points together."""
     fitted = fit(training, FitOptions(max_configs=1))
-    return chooser(fitted.root, fitted.configs)
+    return ranker(fitted.root, fitted.configs)
 
 
-def nearest_in_log_space(training: Matrix) -> Choose:
+def nearest_in_log_space(training: Matrix) -> Rank:
     """The best of the same few configurations on the nearest training point, by log of sizes."""
     options = FitOptions(max_configs=LIMIT)
     rows = make_rows(training, options.max_slowdown)
@@ -60,19 +59,24 @@ def nearest_in_log_space(training: Matrix) -> Choose:
     configs = [training.configs[c] for c in columns]
     points = [p for p in training.points if training.best(p) is not None]
 
-    def pick(features: Mapping[str, Literal]) -> Config:
+    def rank(features: Mapping[str, Literal]) -> list[Config]:
         near = points[nearest_points(features, [p.features for p in points])[0]]
-        return min(configs, key=lambda c: training.slowdown(near, c) or math.inf)
+        return sorted(configs, key=lambda c: training.slowdown(near, c) or math.inf)
 
-    return pick
+    return rank
 
 
-def helion(backend: str) -> Callable[[Matrix], Choose]:
+def helion(backend: str) -> Callable[[Matrix], Rank]:
     """Helion's method, as the published kernels used it (threshold 1.01, 8 configurations)."""
-    return lambda training: helion_heuristic.chooser(training, backend, LIMIT, 1.01)
+
+    def method(training: Matrix) -> Rank:
+        choose = helion_heuristic.chooser(training, backend, LIMIT, 1.01)
+        return lambda features: [choose(features)]
+
+    return method
 
 
-METHODS: dict[str, Callable[[Matrix], Choose]] = {
+METHODS: dict[str, Callable[[Matrix], Rank]] = {
     OURS: tree,
     "helion tree": helion("decision_tree"),
     "helion nearest": helion("nearest_neighbor"),
@@ -91,7 +95,7 @@ def matrices(paths: list[Path]) -> dict[str, Matrix]:
     return found
 
 
-def score(matrix: Matrix, method: Callable[[Matrix], Choose]) -> Scores:
+def score(matrix: Matrix, method: Callable[[Matrix], Rank]) -> Scores:
     training, held_out = matrix.split()
     with contextlib.redirect_stdout(io.StringIO()):  # the peer's generator prints
         return evaluate(method(training), held_out)

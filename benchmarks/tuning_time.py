@@ -30,7 +30,7 @@ from kernel_builder.tuning import machine
 from kernel_builder.tuning.account import account
 from kernel_builder.tuning.build import build_tree, newest_context
 from kernel_builder.tuning.collect import OpenSite, one_thread
-from kernel_builder.tuning.evaluate import chooser
+from kernel_builder.tuning.evaluate import ranker
 from kernel_builder.tuning.fit import FitOptions
 from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.matrix import Matrix, Point, config_key, geomean
@@ -158,11 +158,11 @@ def quality(folder: Path, choices: dict[str, dict[str, Any]]) -> tuple[list[floa
         context = newest_context(found, None)
         matrix = found.matrix(context)
         tree = build_tree(found, context, FitOptions()).tree
-        choose = chooser(tree.root, tree.configs)
+        rank = ranker(tree.root, tree.configs)
         for point in matrix.points:
             theirs = choices.get(point.case, {}).get(context.kernel.rpartition(".")[2])
             ms = None if theirs is None else _time(matrix, point, theirs)
-            mine = _time(matrix, point, dict(choose(point.features)))
+            mine = _time(matrix, point, dict(matrix.runs(point, rank(point.features))))
             best = matrix.best(point)
             if ms and mine and best:
                 ratios.append(mine / ms)

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_samples import modelled
 
-from kernel_builder.tuning.evaluate import chooser, evaluate, leave_one_shape_out
+from kernel_builder.tuning.evaluate import evaluate, leave_one_shape_out, ranker
 from kernel_builder.tuning.fit import Complexity, FitOptions, Fitted, fit
 from kernel_builder.tuning.fit.terms import threshold_between
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, config_key
 from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Leaf, Node, Numeric, Split
+from kernelhub.formats.tree_compile import holds
 
 LAVISH = Complexity(configs=8, compound=True, price=0.0, blur=0.3)
 SPARE = Complexity(configs=2, compound=False, price=0.3, blur=0.0)
@@ -50,11 +51,12 @@ def matrices(draw: st.DrawFn) -> Matrix:
     return Matrix(kernel="k", points=points, configs=configs, cells=cells)
 
 
-def nodes(node: Node) -> Iterator[Node]:
-    yield node
+def nodes(node: Node, points: list[Point]) -> Iterator[tuple[Node, list[Point]]]:
+    """Every node with the points that reach it."""
+    yield node, points
     if isinstance(node, Split):
-        yield from nodes(node.yes)
-        yield from nodes(node.no)
+        yield from nodes(node.yes, [p for p in points if holds(node.test, p.features)])
+        yield from nodes(node.no, [p for p in points if not holds(node.test, p.features)])
 
 
 def works(matrix: Matrix) -> bool:
@@ -63,7 +65,7 @@ def works(matrix: Matrix) -> bool:
 
 def cost(matrix: Matrix, fitted: Fitted) -> float:
     """Weighted log slowdown on the points where the choice works."""
-    scores = evaluate(chooser(fitted.root, fitted.configs), matrix).known
+    scores = evaluate(ranker(fitted.root, fitted.configs), matrix).known
     finite = [s for s in scores if s.slowdown is not None and math.isfinite(s.slowdown)]
     return sum(s.point.weight * math.log(s.slowdown or 1.0) for s in finite)
 
@@ -78,9 +80,9 @@ def test_a_failing_configuration_is_never_chosen_where_one_of_the_tree_works(
             fit(matrix, FitOptions(), complexity=complexity)
         return
     fitted = fit(matrix, FitOptions(), complexity=complexity)
-    choose = chooser(fitted.root, fitted.configs)
+    rank = ranker(fitted.root, fitted.configs)
     for point in matrix.points:
-        chosen = matrix.slowdown(point, choose(point.features))
+        chosen = matrix.slowdown(point, rank(point.features)[0])
         others = [matrix.slowdown(point, config) for config in fitted.configs]
         if any(other is not None and math.isfinite(other) for other in others):
             assert chosen is not None
@@ -107,18 +109,19 @@ def test_limits_and_thresholds(matrix: Matrix, limit: int) -> None:
         return
     fitted = fit(matrix, FitOptions(max_configs=limit))
     assert 1 <= len(fitted.configs) <= limit
-    for node in nodes(fitted.root):
+    working = [p for p in matrix.points if matrix.best(p) is not None]
+    for node, points in nodes(fitted.root, working):
         if isinstance(node, Leaf):
             assert sorted(node.ranking) == list(range(len(fitted.configs)))
         elif isinstance(node.test, Numeric):
             values = [
                 math.prod(float(p.features[n]) for n in node.test.left)  # type: ignore[arg-type]
                 / math.prod(float(p.features[n]) for n in node.test.right)  # type: ignore[arg-type]
-                for p in matrix.points
-                if matrix.best(p) is not None
+                for p in points
             ]
-            assert node.test.threshold not in values
-            assert min(values) < node.test.threshold < max(values)
+            blocks = {config["BLOCK"] for config in matrix.configs}
+            assert node.test.threshold not in values or node.test.threshold in blocks
+            assert min(values) <= node.test.threshold < max(values)
 
 
 @settings(max_examples=20, deadline=None)
@@ -142,6 +145,43 @@ def test_thresholds_of_sizes_are_geometric_and_short() -> None:
     assert threshold_between(2, 3) == 2.4
 
 
+def test_a_threshold_is_at_the_size_of_a_block_that_lies_there() -> None:
+    assert threshold_between(4096, 8192, {4096, 64}) == 4096
+    assert threshold_between(768, 4096, {1024, 2048}) == 1024
+    assert threshold_between(2048, 4096, {4096, 1}) == 2900
+
+
+def test_sizes_that_need_a_second_block_are_chosen_for_as_the_next_larger_size() -> None:
+    points = tuple(Point(id=str(n), features={"N": n}) for n in (1024, 2048, 4096, 8192))
+    configs = ({"BLOCK": 4096, "num_warps": 4}, {"BLOCK": 8192, "num_warps": 4})
+
+    def ms(n: int, block: int) -> float:  # every block costs its whole size
+        return math.ceil(n / block) * block / 1000 + (n > block)
+
+    cells = {
+        (p.id, config_key(c)): Cell(ms=ms(int(p.id), c["BLOCK"])) for p in points for c in configs
+    }
+    matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
+    exact = Complexity(configs=2, compound=False, price=0.0, blur=0.0)
+    rank = ranker(*_parts(fit(matrix, FitOptions(), complexity=exact)))
+    for n in (4095, 4096):
+        assert rank({"N": n})[0] == configs[0]
+    for n in (4097, 5120):
+        assert rank({"N": n})[0] == configs[1]
+
+
+def test_what_the_author_prunes_gives_way_to_the_next_in_rank_as_at_dispatch() -> None:
+    point = Point(id="64", features={"M": 64})
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    cells = {
+        ("64", config_key(configs[0])): Cell(ms=1.0, pruned=True),
+        ("64", config_key(configs[1])): Cell(ms=2.0),
+    }
+    matrix = Matrix(kernel="k", points=(point,), configs=configs, cells=cells)
+    (score,) = evaluate(lambda _: configs, matrix).scores
+    assert (score.config, score.slowdown) == (configs[1], 1.0)
+
+
 def test_a_modelled_kernel_is_chosen_well_on_shapes_that_were_left_out() -> None:
     matrix = modelled(
         tuple(itertools.product((1, 16, 128, 512, 2048, 8192), (512, 2048, 8192), (512, 4096)))
@@ -150,7 +190,7 @@ def test_a_modelled_kernel_is_chosen_well_on_shapes_that_were_left_out() -> None
     left_out = leave_one_shape_out(matrix, FitOptions(), fitted.complexity)
     assert len(left_out.scores) == 36
     assert left_out.geomean < 1.02
-    assert evaluate(chooser(fitted.root, fitted.configs), matrix).worst < 1.1
+    assert evaluate(ranker(fitted.root, fitted.configs), matrix).worst < 1.1
 
 
 def test_dtypes_are_features() -> None:
@@ -170,7 +210,7 @@ def test_dtypes_are_features() -> None:
     matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
     fitted = fit(matrix, FitOptions())
     assert fitted.features == {"x_dtype": "str"}
-    assert evaluate(chooser(fitted.root, fitted.configs), matrix).worst == 1.0
+    assert evaluate(ranker(fitted.root, fitted.configs), matrix).worst == 1.0
 
 
 def test_differences_within_the_measurement_error_do_not_make_a_split() -> None:
@@ -195,9 +235,10 @@ def test_what_the_author_prunes_is_not_chosen_where_it_is_pruned() -> None:
         ("128", config_key(configs[1])): Cell(ms=1.0),
     }
     matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
-    choose = chooser(*_parts(fit(matrix, FitOptions(), complexity=LAVISH)))
-    assert choose({"M": 64}) == configs[0]
-    assert choose({"M": 128}) == configs[1]
+    exact = Complexity(configs=2, compound=False, price=0.0, blur=0.0)
+    rank = ranker(*_parts(fit(matrix, FitOptions(), complexity=exact)))
+    assert rank({"M": 64})[0] == configs[0]
+    assert rank({"M": 128})[0] == configs[1]
 
 
 def _parts(fitted: Fitted) -> tuple[Node, tuple[dict[str, object], ...]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from kernel_builder.tuning.evaluate import Scores, chooser, evaluate, leave_one_shape_out
+from kernel_builder.tuning.evaluate import Scores, evaluate, leave_one_shape_out, ranker
 from kernel_builder.tuning.fit import Complexity, FitOptions, fit
 from kernel_builder.tuning.log import Context, Measurements
 from kernel_builder.tuning.matrix import Matrix
@@ -121,10 +121,10 @@ def judge(
 ) -> Report:
     """Score a tree, whoever made it, on measurements whose held-out points it was not fitted to."""
     training, held_out = matrix.split()
-    choose = chooser(tree.root, tree.configs)
+    rank = ranker(tree.root, tree.configs)
     scores = {
-        "fitted": evaluate(choose, training),
-        "held out": evaluate(choose, held_out),
+        "fitted": evaluate(rank, training),
+        "held out": evaluate(rank, held_out),
         "left out": leave_one_shape_out(training, options, complexity),
     }
     one = fit(training, replace(options, max_configs=1))
@@ -135,7 +135,7 @@ def judge(
         fitted=scores["fitted"],
         held_out=scores["held out"],
         left_out=scores["left out"],
-        single=evaluate(chooser(one.root, one.configs), matrix),
+        single=evaluate(ranker(one.root, one.configs), matrix),
         misses=tuple(find_misses(matrix, scores, options.max_slowdown)),
         complexity=complexity,
     )

@@ -1,4 +1,4 @@
-"""How good is a tree? Its own choices on measured points, against the best known there."""
+"""How good is a tree? What dispatch runs by it on measured points, against the best known there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kernel_builder.tuning.matrix import Cell, Matrix, Point, geomean
 from kernelhub.formats.tree import Config, Leaf, Literal, Node
 from kernelhub.formats.tree_compile import holds
 
-Choose = Callable[[Mapping[str, Literal]], Config]
+Rank = Callable[[Mapping[str, Literal]], Sequence[Config]]
+"""Features of a launch -> configurations, best first, never empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class Score:
 
     Attributes:
         point: where.
-        config: what was chosen.
+        config: what runs there, see `Matrix.runs`.
         slowdown: against the best known; inf where the choice fails, None where it was not measured
             or where nothing at all works.
         error: standard error of the slowdown, from those of the two times.
@@ -65,26 +66,26 @@ class Scores:
         return sorted(missed, key=lambda s: -(s.slowdown or 1.0))
 
 
-def chooser(root: Node, configs: Sequence[Config]) -> Choose:
-    """The first configuration that a tree ranks."""
+def ranker(root: Node, configs: Sequence[Config]) -> Rank:
+    """The configurations of the tree's leaf for some features."""
 
-    def choose(features: Mapping[str, Literal]) -> Config:
+    def rank(features: Mapping[str, Literal]) -> Sequence[Config]:
         node = root
         while not isinstance(node, Leaf):
             node = node.yes if holds(node.test, features) else node.no
-        return configs[node.ranking[0]]
+        return [configs[index] for index in node.ranking]
 
-    return choose
+    return rank
 
 
-def evaluate(choose: Choose, matrix: Matrix) -> Scores:
+def evaluate(rank: Rank, matrix: Matrix) -> Scores:
     """Score a way to choose on every point of a matrix.
 
     A point on which no configuration works at all has no slowdown and counts as unmeasured.
     """
     scores = []
     for point in matrix.points:
-        config = choose(point.features)
+        config = matrix.runs(point, rank(point.features))
         worked = matrix.best(point) is not None
         slowdown = matrix.slowdown(point, config) if worked else None
         error = _error(matrix.cell(point, config), matrix.best_cell(point))
@@ -114,6 +115,6 @@ def leave_one_shape_out(matrix: Matrix, options: FitOptions, complexity: Complex
         if not any(training.best(p) is not None for p in training.points):
             continue
         fitted = fit(training, options, complexity=complexity)
-        scored = evaluate(chooser(fitted.root, fitted.configs), matrix.only(left_out))
+        scored = evaluate(ranker(fitted.root, fitted.configs), matrix.only(left_out))
         scores += scored.scores
     return Scores(scores=tuple(scores))

@@ -96,6 +96,15 @@ class Matrix:
         timed = [c for c in cells if c is not None and c.ms is not None and not c.pruned]
         return min(timed, key=lambda c: c.ms or math.inf, default=None)
 
+    def runs(self, point: Point, ranking: Sequence[Config]) -> Config:
+        """The configuration that runs there as dispatch takes them: the first that the author's
+        pruning does not drop; where it drops all of them, the first."""
+        for config in ranking:
+            cell = self.cell(point, config)
+            if cell is None or not cell.pruned:
+                return config
+        return ranking[0]
+
     def slowdown(self, point: Point, config: Config) -> float | None:
         """Time against the best known: 1.0 is the best, inf a failure, None not measured."""
         cell = self.cell(point, config)

@@ -58,10 +58,12 @@ class Grower:
             for term in numeric_terms(rows.features, compound)
         ]
         self._categorical = categorical_tests(rows.features)
+        self._blocks: list[frozenset[int]] = []
 
     def grow(self, columns: Sequence[int]) -> Grown:
         """The full tree that chooses among `columns`."""
         losses = [tuple(row[c] for c in columns) for row in self._rows.loss]
+        self._blocks = [self._rows.blocks[c] for c in columns]
         return self._node(tuple(range(len(losses))), losses, 0)
 
     def _node(
@@ -96,7 +98,8 @@ class Grower:
         best: _Split | None = None
         for term, values in self._terms:
             keep = 1.0 - _DISCOUNT * (term.size - 1)
-            for gain, threshold, below in _numeric_splits(rows, losses, values, here):
+            blocks = self._blocks if term.size == 1 else None
+            for gain, threshold, below in _numeric_splits(rows, losses, values, here, blocks):
                 if best is None or gain * keep > best.score + _EPSILON:
                     inside = set(below)
                     others = tuple(r for r in rows if r not in inside)
@@ -116,14 +119,22 @@ class Grower:
 
 
 def _numeric_splits(
-    rows: tuple[int, ...], losses: Sequence[tuple[float, ...]], values: Sequence[float], here: float
+    rows: tuple[int, ...],
+    losses: Sequence[tuple[float, ...]],
+    values: Sequence[float],
+    here: float,
+    blocks: Sequence[frozenset[int]] | None,
 ) -> Iterator[tuple[float, float, tuple[int, ...]]]:
-    """(gain, threshold, rows below) of the best cut of one term; among equals the widest gap."""
+    """(gain, threshold, rows below) of the best cut of one term; among equals the widest gap.
+
+    `blocks` are those of each column; None for a term that is no size.
+    """
     order = sorted(rows, key=lambda r: values[r])
     width = range(len(losses[0]))
     below = [0.0] * len(width)
     above = list(_sum(losses, order))
     best: tuple[float, float, int] | None = None
+    own: frozenset[int] = frozenset()
     for position, row in enumerate(order[:-1]):
         for column in width:
             value = losses[row][column]
@@ -140,10 +151,12 @@ def _numeric_splits(
             or (gain > best[0] - _EPSILON and gap > best[1])
         ):
             best = (gain, gap, position)
+            if blocks is not None:  # those that only the choice below has
+                own = blocks[below.index(min(below))] - blocks[above.index(min(above))]
     if best is None:
         return
     position = best[2]
-    threshold = threshold_between(values[order[position]], values[order[position + 1]])
+    threshold = threshold_between(values[order[position]], values[order[position + 1]], own)
     if threshold is not None:
         yield best[0], threshold, tuple(sorted(order[: position + 1]))
 

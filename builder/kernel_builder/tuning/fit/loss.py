@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernel_builder.tuning.matrix import Cell, Matrix, Point
-from kernelhub.formats.tree import Literal
+from kernelhub.formats.tree import Config, Literal
 
 FAILURE = 1e6
 """Loss of one failing cell, whatever its point's weight. It is above any sum of slowdowns, so
@@ -18,6 +18,7 @@ UNKNOWN_SLOWDOWN = 4.0
 better than one that is known to fail."""
 
 _ABOVE_GOAL = 4.0  # extra charge for each unit of log slowdown above the goal
+_LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # these size no block
 _TIE = 2.0  # times that differ by less than this many standard errors are equal
 
 
@@ -28,16 +29,21 @@ class Rows:
     Attributes:
         features: one mapping per row.
         loss: `loss[row][column]`, weighted; weights are scaled to a mean of 1 per point.
+        blocks: per column the whole numbers among the configuration's own parameters, of which
+            any may be the size of a block.
     """
 
     features: tuple[Mapping[str, Literal], ...]
     loss: tuple[tuple[float, ...], ...]
+    blocks: tuple[frozenset[int], ...] = ()
 
     def without(self, left_out: frozenset[int]) -> Rows:
         """All rows but these."""
         kept = [i for i in range(len(self.features)) if i not in left_out]
-        return Rows(
-            features=tuple(self.features[i] for i in kept), loss=tuple(self.loss[i] for i in kept)
+        return replace(
+            self,
+            features=tuple(self.features[i] for i in kept),
+            loss=tuple(self.loss[i] for i in kept),
         )
 
 
@@ -60,7 +66,19 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
         row = merged[key]
         for column, value in enumerate(_losses(matrix, point, goal, point.weight * scale)):
             row[column] += value
-    return Rows(features=tuple(features), loss=tuple(tuple(row) for row in merged.values()))
+    return Rows(
+        features=tuple(features),
+        loss=tuple(tuple(row) for row in merged.values()),
+        blocks=tuple(map(_blocks, matrix.configs)),
+    )
+
+
+def _blocks(config: Config) -> frozenset[int]:
+    return frozenset(
+        value
+        for name, value in config.items()
+        if type(value) is int and name not in _LAUNCH_OPTIONS
+    )
 
 
 def _losses(matrix: Matrix, point: Point, goal: float, weight: float) -> Sequence[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelhub.formats.tree import Categorical, Literal, Numeric
@@ -117,12 +117,18 @@ def categorical_tests(features: Sequence[Mapping[str, Literal]]) -> list[Categor
     return tests
 
 
-def threshold_between(low: float, high: float) -> float | None:
-    """A short number strictly between two observed values, near their geometric middle.
+def threshold_between(low: float, high: float, blocks: Iterable[int] = ()) -> float | None:
+    """Where to divide two observed values: at a block's size, else near their geometric middle.
 
-    Sizes matter by ratio, so the middle of 2048 and 4096 is 2896; where a value is not positive
-    the arithmetic middle is taken. None where the two are too close to tell apart.
+    A kernel's cost jumps where a size passes the block that held all of it: N = 4097 needs two
+    blocks of 4096. So if such a size lies in `low <= block < high`, the least one is the threshold
+    (`N <= 4096`). Otherwise it is a short number strictly between: sizes matter by ratio, so the
+    middle of 2048 and 4096 is 2896; where a value is not positive the arithmetic middle is taken.
+    None where the two are too close to tell apart.
     """
+    held = [block for block in blocks if low <= block < high]
+    if held:
+        return min(held)
     if high - low <= _LEAST_GAP * max(abs(low), abs(high)):
         return None
     middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low / 2 + high / 2
