@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernel_builder.project import OPS_MODULE, printable
+from kernel_builder.project import printable
 from kernelhub.errors import Problem
 
 from .source import MAX_PARSED, PackageSource, Subject
@@ -36,14 +36,6 @@ def find(subject: Subject) -> Iterator[Problem]:
 def _faults(package: PackageSource, name: str) -> Iterator[Problem]:
     where = printable(f"{package.inside}/{name}")
     path = package.folder / name
-    if name == OPS_MODULE and package.framework == "torch":
-        yield Problem(
-            path=where,
-            message=f"the build writes its own {OPS_MODULE} in place of this one",
-            hint="rename it if it is yours; remove it if a build wrote it",
-            code="generated-module",
-        )
-        return
     if "__pycache__" in name.split("/"):
         return  # never packed and never imported
     if name.endswith((".pyc", ".pyo")):

@@ -129,8 +129,6 @@ RULES = (
             "native-file": "Machine code (ELF, Mach-O, PE, or a suffix of such files): noarch "
             "kernels are source.",
             "bytecode": "A .pyc file outside __pycache__, which Python would import as it stands.",
-            "generated-module": "A file called _ops.py in a torch package, where the build puts "
-            "its own.",
             "oversized-file": "A Python file over 1 MiB, or any other file over 1 GiB.",
         },
         notes={"large-file": "A file over 32 MiB, which every user will download."},
