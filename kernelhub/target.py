@@ -18,11 +18,10 @@ from pathlib import Path
 
 from . import settings
 from .formats.tree import DeviceFacts
+from .formats.variant import BACKENDS, FRAMEWORKS
 
 logger = logging.getLogger(__name__)
 
-BACKENDS = ("cann", "cpu", "cuda", "metal", "neuron", "rocm", "tpu", "xpu")
-FRAMEWORKS = ("torch", "jax")
 
 _NOTABLE = ("torch", "triton", "jax", "jaxlib", "helion", "numpy")
 _JAX_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm60-plugin", "jax-rocm7-plugin",

@@ -19,8 +19,8 @@ from packaging.version import InvalidVersion, Version
 from . import archs
 from .errors import FormatError, InputError, NotCached
 from .formats.metadata import Metadata
-from .formats.variant import UNIVERSAL, VariantName
-from .target import BACKENDS, FRAMEWORKS, Target
+from .formats.variant import BACKENDS, FRAMEWORKS, UNIVERSAL, VariantName
+from .target import Target
 
 INTERPRETABLE = ("cuda", "rocm", "xpu")
 """Backends whose Triton kernels the interpreter can stand in for, in order of preference."""
