@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from . import settings
+from .formats.tpu import chip_of_kind
 from .formats.tree import DeviceFacts
 from .formats.variant import BACKENDS, FRAMEWORKS
 
@@ -218,6 +219,9 @@ def _jax_device(device: object) -> DeviceFacts | None:
         return None
     capability = str(getattr(device, "compute_capability", ""))
     kind = str(getattr(device, "device_kind", ""))
+    chip = chip_of_kind(kind)
+    if chip is not None:
+        return chip.facts
     arch = f"sm_{capability.replace('.', '')}" if capability[:1].isdigit() else capability
     stats = device.memory_stats() or {}  # type: ignore[attr-defined]
     return DeviceFacts(

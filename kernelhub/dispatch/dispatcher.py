@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelhub.errors import DispatchError, KernelHubError
+from kernelhub.formats.tpu import generation
 from kernelhub.formats.tree import CompiledTree, Config, DeviceFacts, Literal, Tree, compile_tree
 
 from .adapter import Call, Tunable
@@ -97,6 +98,7 @@ class Dispatcher:
         if device not in self._ordered:
             self._ordered[device] = tuple(order(self.trees, device))
             self._check_source(self._ordered[device])
+            self._say_foreign_tpu(device)
         return self._ordered[device]
 
     def choose(self, call: Call) -> Config | None:
@@ -199,6 +201,22 @@ class Dispatcher:
         for rank, index in enumerate(ranking):
             config = bound.tree.configs[index]
             yield Choice(config=config, origin=origin, source=bound, rank=rank)
+
+    def _say_foreign_tpu(self, device: DeviceFacts | None) -> None:
+        """On a generation of TPU without a tree: whose tree is used, or that none is."""
+        if device is None or generation(device.arch) is None or not self.trees:
+            return
+        found = self._ordered[device]
+        if not found:
+            self.say_once(
+                f"{self.tunable.name}: no tree for {device.name}, and none of an older TPU whose "
+                "choices all fit it; the author's default runs"
+            )
+        elif not same_device(found[0].device, device):
+            self.say_once(
+                f"{self.tunable.name}: no tree for {device.name}; that of {found[0].device.name} "
+                "chooses"
+            )
 
     def _check_source(self, trees: Sequence[BoundTree]) -> None:
         if not trees:

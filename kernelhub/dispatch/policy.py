@@ -10,10 +10,11 @@ The whole order of choice, first to last:
    leaves.
 
 A tree is for this device if name, architecture, SM count and shared-memory limit are the same and
-memory is within 5 % (drivers reserve different amounts): an H100 is not an H200. A device is
+memory is within 5 % (drivers reserve different amounts): an H100 is not an H200. A GPU is
 compatible if its architecture is of the same family and the tree's is not newer. Whether a single
 configuration fits the device is found when it is compiled, before it runs; then the next in rank
-takes its place.
+takes its place. A TPU program is compiled whole, when there is no next to take: a TPU is compatible
+if the tree's generation is not newer and all that fitted its VMEM fits here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import re
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
+from kernelhub.formats.tpu import generation
 from kernelhub.formats.tree import DeviceFacts
 
 MEMORY_TOLERANCE = 0.05
@@ -67,6 +69,9 @@ def compatible(tree: DeviceFacts, device: DeviceFacts) -> bool:
     """Whether code tuned for the one may be worth running on the other: never a newer ISA."""
     if tree.arch == device.arch:
         return True
+    older, newer = generation(tree.arch), generation(device.arch)
+    if older is not None and newer is not None:
+        return older <= newer and tree.shared_memory <= device.shared_memory
     mine, theirs = parse_arch(device.arch), parse_arch(tree.arch)
     return (
         mine is not None
@@ -99,6 +104,7 @@ def _rank(tree: HasDevice, device: DeviceFacts) -> tuple[object, ...]:
         not tree.overlay,
         not same_device(facts, device),
         facts.arch != device.arch,
+        (generation(device.arch) or 0) - (generation(facts.arch) or 0),
         round(distance, 6),
         facts.name,
     )

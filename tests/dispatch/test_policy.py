@@ -47,6 +47,9 @@ def test_a_device_is_more_than_its_architecture() -> None:
         ("sm_90", "gfx90a", False),
         ("tpu7x", "tpu7x", True),
         ("tpu7x", "tpu6e", False),
+        ("tpu6e", "tpu7x", True),
+        ("tpu5e", "tpu5p", True),
+        ("tpu6e", "sm_90", False),
         ("", "sm_90", False),
     ],
 )
