@@ -68,7 +68,7 @@ class OpenSite:
                     "are found when they are module-level names",
                 )
             for live in seen:
-                if _note(found, live, name, case):
+                if note(found, live, name, case):
                     notice(found[live.launch.key])
         return list(found.values())
 
@@ -146,7 +146,7 @@ def _package(site: Site) -> ModuleType:
         ) from error
 
 
-def _note(found: dict[str, Found], live: LiveLaunch, name: str, case: Case) -> bool:
+def note(found: dict[str, Found], live: LiveLaunch, name: str, case: Case) -> bool:
     """Take a launch in; whether it is a new one."""
     launch = live.launch
     known = found.get(launch.key)

@@ -30,7 +30,7 @@ def gpu_count() -> int:
 
 
 def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]:
-    """A runner for each GPU, with compilers that they share.
+    """A runner for each GPU, with compilers that they share; for JAX one, or as many as asked for.
 
     Their processes are starting when this returns. Close the runners, or use `running`.
 
@@ -41,6 +41,9 @@ def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]
         TuningError: there is no GPU, or fewer than asked for.
     """
     cores = usable_cores()
+    if site.framework == "jax":
+        shared = {"site": site.to_json(), "l2": l2, "threads": max(1, cores // (gpus or 1))}
+        return [ProcessRunner("jax", {**shared, "index": i}) for i in range(gpus or 1)]
     compilers = Compilers(site, max(1, cores - (gpus or 1))) if can_fork() and cores > 1 else None
 
     def runner(index: int) -> ProcessRunner:
@@ -90,6 +93,8 @@ def collecting_runner(site: Site, *, interpret: bool = False) -> ProcessRunner:
     Raises:
         TuningError: there is no GPU, and `interpret` is not given.
     """
+    if site.framework == "jax":  # traced, not run
+        return ProcessRunner("jax", {"site": site.to_json(), "index": None})
     if gpu_count():
         return ProcessRunner("device", {"site": site.to_json(), "index": 0})
     if not interpret:

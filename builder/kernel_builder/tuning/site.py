@@ -23,6 +23,7 @@ class Site:
         record: a file of recorded launches to tune for instead of the file's cases.
         requirement: a published kernel ("org/name==1") to load in place of importing `package`.
         trust: whether that kernel may run whoever published it.
+        framework: whose arrays the tunables take, "torch" or "jax".
     """
 
     paths: tuple[str, ...]
@@ -31,6 +32,7 @@ class Site:
     record: str | None = None
     requirement: str | None = None
     trust: bool = False
+    framework: str = "torch"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `Site(**value)` is the inverse."""
@@ -41,6 +43,8 @@ def site_of(
     project: Project, framework: str, *, workloads: Path | None = None, record: Path | None = None
 ) -> Site:
     """The site of a project on disk.
+
+    A file `workloads_jax.py` beside the one that build.toml names is JAX's own; so for torch.
 
     Args:
         workloads: a workload file in place of the one that build.toml names.
@@ -53,13 +57,21 @@ def site_of(
             f"{project.root} has no package for {framework}",
             hint=f"build.toml declares {', '.join(sorted(project.packages)) or 'none'}",
         )
-    named = project.build_file.workloads
+    named = project.root / (project.build_file.workloads or "tuning/workloads.py")
+    own = named.with_name(f"{named.stem}_{framework}.py")
     return Site(
         paths=(str(project.package(framework).parent),),
         package=project.build_file.python_name,
-        workloads=str(workloads or project.root / (named or "tuning/workloads.py")),
+        workloads=str(workloads or (own if own.is_file() else named)),
         record=None if record is None else str(record.resolve()),
+        framework=framework,
     )
+
+
+def measurement_folder(project: Project, framework: str) -> Path:
+    """Where the results of a project's kernels are kept; those of JAX lie apart from torch's."""
+    folder = project.root / MEASUREMENTS
+    return folder / framework if framework == "jax" else folder
 
 
 def measurement_file(folder: Path, kernel: str, device_slug: str) -> Path:

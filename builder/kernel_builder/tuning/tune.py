@@ -12,7 +12,7 @@ from kernel_builder.tuning.build import Report, build_tree, newest_context
 from kernel_builder.tuning.evidence import render_evidence
 from kernel_builder.tuning.fit import FitOptions
 from kernel_builder.tuning.log import Measurements
-from kernel_builder.tuning.site import MEASUREMENTS, Site, site_of
+from kernel_builder.tuning.site import Site, measurement_folder, site_of
 from kernelhub import settings
 from kernelhub.dispatch.overlay import folder_of
 from kernelhub.errors import InputError, TuningError
@@ -62,7 +62,7 @@ def project_place(
     chosen = framework or ("torch" if "torch" in project.packages else next(iter(project.packages)))
     return Place(
         site=site_of(project, chosen, workloads=workloads, record=record),
-        measurements=project.root / MEASUREMENTS,
+        measurements=measurement_folder(project, chosen),
         output=project.package(chosen) / TUNING_FOLDER,
     )
 
