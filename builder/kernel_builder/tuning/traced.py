@@ -13,6 +13,7 @@ from typing import Any
 from kernel_builder.tuning.collect import OpenSite, note
 from kernel_builder.tuning.runner import Found
 from kernel_builder.tuning.workloads import Case, Workload
+from kernelhub.dispatch.adapter import Call
 from kernelhub.dispatch.capturing import LiveLaunch
 from kernelhub.errors import MissingExtra, TuningError
 from kernelhub.formats.tree import Config
@@ -102,7 +103,7 @@ class TracedSite:
         args, kwargs = self._jax.tree.map(shape, (live.call.args, dict(live.call.kwargs)))
         if _INTERPRET in live.call.arguments:
             args, kwargs = _not_interpreted(live, args, kwargs)
-        return LiveLaunch(tunable=live.tunable, call=live.tunable.call(args, kwargs))
+        return LiveLaunch(tunable=live.tunable, call=_call(live.tunable, args, kwargs))
 
 
 def _not_interpreted(
@@ -142,9 +143,16 @@ class Program:
             given = iter(arrays)
             filled = [next(given) if _is_shape(leaf) else leaf for leaf in leaves]
             args, kwargs = tree.unflatten(structure, filled)
-            return self.live.tunable.launch(self.live.tunable.call(args, kwargs), config)
+            tunable = self.live.tunable
+            return tunable.launch(_call(tunable, args, kwargs), config)
 
         return run
+
+
+def _call(tunable: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+    """The call of a `@kernelhub.tunable` function, the one kind that takes JAX arrays."""
+    made: Call = tunable.call(args, kwargs)
+    return made
 
 
 def _is_shape(leaf: Any) -> bool:
