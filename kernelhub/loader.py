@@ -123,7 +123,8 @@ def get_kernel(
             above 0 is taken and a log line says which.
         revision: a branch, tag or commit. Only a full commit never changes its meaning, and one
             that is on this disk is loaded without a request.
-        framework: "torch" or "jax"; default: torch's variants before jax's.
+        framework: "torch" or "jax". Default: torch's variants before jax's, as far as torch is here
+            and they run; jax's first in a process that has imported jax and not torch.
         backend: a backend to take in place of the one that this machine has ("cpu", "cuda", ...).
         trust_remote_code: True runs code of any publisher, a list that of these repositories as
             well; False only that of publishers whom the Hub marks as trusted or your settings name.

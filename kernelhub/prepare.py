@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import settings
 from .consents import Asked, consent_before
@@ -163,8 +163,9 @@ def choose_in(located: Located, consent: Consent, terms: Terms, *, chain: tuple[
         if verdict is None:
             raise _nothing_fits(located, choice, chain[-1])
         metadata = place.metadata(verdict.variant)
+    below = _terms_below(verdict, terms)
     needs = {
-        need.repo_id: prepare(_dependency(need), terms, chain) for need in metadata.kernel_depends
+        need.repo_id: prepare(_dependency(need), below, chain) for need in metadata.kernel_depends
     }
     return Found(
         located=located,
@@ -176,6 +177,13 @@ def choose_in(located: Located, consent: Consent, terms: Terms, *, chain: tuple[
         metadata=metadata,
         needs=needs,
     )
+
+
+def _terms_below(verdict: Verdict, terms: Terms) -> Terms:
+    """What a kernel needs is of its own framework: they pass each other tensors, or arrays."""
+    name = VariantName.parse(verdict.variant)
+    framework = terms.wish.framework if name is None else name.framework
+    return replace(terms, wish=replace(terms.wish, framework=framework))
 
 
 def frameworks_of(published: tuple[str, ...]) -> set[str]:

@@ -6,6 +6,7 @@ torch that knows no accelerator is a CPU, and so is a jax without a plugin.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import logging
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from . import settings
 from .formats.tpu import chip_of_kind
@@ -43,6 +45,7 @@ class Target:
             a name that is not installed is None.
         platform: "linux-x86_64", "win32-amd64", "darwin-arm64".
         interpreter: whether Triton's interpreter may stand in for a missing GPU.
+        jax_first: whether this process uses jax and not torch, so that jax's variants come first.
     """
 
     backend: Mapping[str, str]
@@ -51,6 +54,7 @@ class Target:
     versions: Mapping[str, str] = field(default_factory=dict)
     platform: str
     interpreter: bool = False
+    jax_first: bool = False
 
 
 class Installed(Mapping[str, str]):
@@ -90,6 +94,7 @@ def detect(frameworks: Iterable[str] = FRAMEWORKS) -> Target:
     Returns:
         The facts. A build for an accelerator on a machine where it finds none counts as "cpu".
     """
+    jax_first = _is_used("jax") and not _is_used("torch")
     backends: dict[str, str] = {}
     device: DeviceFacts | None = None
     look = {"torch": _torch, "jax": _jax}
@@ -105,7 +110,23 @@ def detect(frameworks: Iterable[str] = FRAMEWORKS) -> Target:
         versions=Installed(),
         platform=f"{sys.platform}-{platform.machine().lower()}",
         interpreter=_interpreter(gpu=any(b != "cpu" for b in backends.values())),
+        jax_first=jax_first,
     )
+
+
+_asked: set[str] = set()
+"""Frameworks that were imported here, to ask for their devices: no sign that anybody uses them."""
+
+
+def _is_used(framework: str) -> bool:
+    """Whether this process has imported it, and not only to look for devices."""
+    return framework in sys.modules and framework not in _asked
+
+
+def _imported(framework: str) -> Any:
+    if framework not in sys.modules:
+        _asked.add(framework)
+    return importlib.import_module(framework)
 
 
 def _interpreter(*, gpu: bool) -> bool:
@@ -132,8 +153,7 @@ def _torch() -> tuple[str, DeviceFacts | None] | None:
         return None
     if not _torch_may_have_an_accelerator(folder):
         return "cpu", None
-    import torch
-
+    torch = _imported("torch")
     if torch.cuda.is_available():
         return ("rocm" if torch.version.hip else "cuda"), _cuda_device(torch.cuda)
     if hasattr(torch, "xpu") and torch.xpu.is_available():
@@ -195,8 +215,7 @@ def _jax() -> tuple[str, DeviceFacts | None] | None:
         return None
     if not any(installed_version(plugin) for plugin in _JAX_PLUGINS):
         return "cpu", None
-    import jax
-
+    jax = _imported("jax")
     try:
         device = jax.devices()[0]
     except RuntimeError as error:  # jax's own word for "no backend could be started"

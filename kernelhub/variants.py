@@ -2,8 +2,8 @@
 
 A name is judged first (framework, backend), then, in order of preference and until one is accepted,
 the variant's metadata (architectures, version ranges, packages). The order among what the names
-allow: torch before jax, the backend's own variant before a universal one, and last a GPU variant
-that Triton's interpreter would run.
+allow: torch before jax (jax before torch in a process that uses jax and not torch), the backend's
+own variant before a universal one, and last a GPU variant that Triton's interpreter would run.
 """
 
 from __future__ import annotations
@@ -97,13 +97,15 @@ def choose(
         wish: what the caller asks for.
     """
     named = [judge_name(text, target, wish) for text in sorted(published)]
-    candidates = sorted((v for v in named if v.accepted), key=_preference)
+    order = tuple(reversed(FRAMEWORKS)) if target.jax_first else FRAMEWORKS
+    candidates = sorted((v for v in named if v.accepted), key=lambda v: _preference(v, order))
     decided: dict[str, Verdict] = {}
     undecided = False
     chosen: Verdict | None = None
     for candidate in candidates:
         if chosen is not None:
-            decided[candidate.variant] = replace(candidate, accepted=False, reason=_NOT_REACHED)
+            reason = _not_reached(candidate.variant, chosen.variant)
+            decided[candidate.variant] = replace(candidate, accepted=False, reason=reason)
             continue
         try:
             verdict = judge_metadata(candidate, read(candidate.variant), target, wish)
@@ -132,7 +134,10 @@ def judge_name(text: str, target: Target, wish: Wish) -> Verdict:
     backend = wish.backend or found
     if name.serves(backend):
         universal = "universal: " if name.backend == UNIVERSAL else ""
-        return _yes(text, f"{universal}{name.framework} on {backend}")
+        why = ""
+        if target.jax_first and name.framework == "jax" and wish.framework is None:
+            why = ", before torch: this process uses jax and not torch"
+        return _yes(text, f"{universal}{name.framework} on {backend}{why}")
     if wish.backend is None and _may_interpret(name, target):
         return Verdict(
             variant=text, accepted=True, interpreted=True, reason="through Triton's interpreter"
@@ -217,15 +222,21 @@ def _may_interpret(name: VariantName, target: Target) -> bool:
     )
 
 
-def _preference(verdict: Verdict) -> tuple[bool, int, bool, int]:
+def _not_reached(variant: str, chosen: str) -> str:
+    mine, theirs = _framework(variant), _framework(chosen)
+    if mine == theirs:
+        return _NOT_REACHED
+    return f"not looked at: {theirs} comes first here; framework={mine!r} takes this one"
+
+
+def _preference(verdict: Verdict, order: Sequence[str]) -> tuple[bool, int, bool, int]:
     name = VariantName.parse(verdict.variant)
     assert name is not None  # noqa: S101 - only parsed names are candidates
-    order = INTERPRETABLE.index(name.backend) if verdict.interpreted else 0
     return (
         verdict.interpreted,
-        FRAMEWORKS.index(name.framework),
+        order.index(name.framework),
         name.backend == UNIVERSAL,
-        order,
+        INTERPRETABLE.index(name.backend) if verdict.interpreted else 0,
     )
 
 

@@ -30,6 +30,12 @@ _CURATED_FOR = {
     "neuron": frozenset({"nki"}),
     "xpu": frozenset({"onednn"}),
 }
+_HOME: Mapping[str, Framework] = {
+    "torch": "torch",
+    "triton": "torch",
+    "helion": "torch",
+    "jax": "jax",
+}
 _CURATED_NAME = {"apache-tvm-ffi": "tvm-ffi", "onednn-devel": "onednn"}
 
 
@@ -58,6 +64,7 @@ def variants_of(build_file: BuildFile, framework: str) -> tuple[VariantName, ...
 def make_metadata(build_file: BuildFile, facts: VariantFacts) -> bytes:
     """The bytes of `metadata.json` for one variant."""
     backend = facts.variant.backend
+    requires = _requires(build_file, facts)
     kernel_depends = tuple(
         KernelDependency(repo_id=d.repo_id, version=d.version, revision=d.revision)
         for d in build_file.kernel_depends_for(backend)
@@ -71,7 +78,7 @@ def make_metadata(build_file: BuildFile, facts: VariantFacts) -> bytes:
             license=build_file.license,
             upstream=build_file.upstream,
             source=build_file.source,
-            python_depends=tuple(dict.fromkeys(_python_depends(build_file, backend))),
+            python_depends=tuple(dict.fromkeys(_python_depends(build_file, backend, requires))),
             kernel_depends=kernel_depends,
             backend=BackendInfo(
                 type=cast(Backend, backend), archs=_archs(build_file, facts.variant)
@@ -82,19 +89,33 @@ def make_metadata(build_file: BuildFile, facts: VariantFacts) -> bytes:
                 schema_version=1,
                 framework=facts.variant.framework,
                 languages=facts.languages,
-                requires=dict(sorted(build_file.requires.items())),
+                requires=requires,
                 dependencies=build_file.dependencies,
             ),
         )
     )
 
 
-def _python_depends(build_file: BuildFile, backend: str) -> Iterator[str]:
+def _requires(build_file: BuildFile, facts: VariantFacts) -> dict[str, str]:
+    """The ranges that concern the variant: what is only the other framework's must not keep it from
+    machines that have one of the two."""
+    used = {"jax" if language == "pallas" else language for language in facts.languages}
+    foreign = {
+        tool
+        for tool, home in _HOME.items()
+        if home != facts.variant.framework and home in build_file.frameworks and tool not in used
+    }
+    return {tool: build_file.requires[tool] for tool in sorted({*build_file.requires} - foreign)}
+
+
+def _python_depends(
+    build_file: BuildFile, backend: str, requires: Mapping[str, str]
+) -> Iterator[str]:
     """Names for HF's client: those that the author gave, and ours among those it knows."""
     yield from build_file.python_depends_for(backend)
     known = _CURATED | _CURATED_FOR.get(backend, frozenset())
     names = [Requirement(text).name for text in build_file.dependencies]
-    for name in (*names, *build_file.requires):
+    for name in (*names, *requires):
         canonical = canonicalize_name(name)
         curated = _CURATED_NAME.get(canonical, canonical)
         if curated in known:

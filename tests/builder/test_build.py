@@ -143,6 +143,7 @@ def test_metadata_of_both_frameworks(sample):
         "requires": {"jax": ">=0.8", "python": ">=3.10"},
         "dependencies": ["einops>=0.7", "ml_dtypes"],
     }
+    assert torch["kernelhub"]["requires"] == {"python": ">=3.10", "torch": ">=2.6"}
     assert torch["python-depends"] == ["einops"]  # of ours, what HF's client knows
     assert torch["kernels-minver"] == "0.14.0"
 

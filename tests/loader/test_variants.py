@@ -32,6 +32,7 @@ def machine(**facts: object) -> Target:
 
 GPU = machine(backend={"torch": "cuda"}, device=H200)
 INTERPRETING = machine(interpreter=True)
+BOTH = {"torch": "cpu", "jax": "cpu"}
 
 
 def decide(
@@ -76,6 +77,16 @@ def decide(
             Wish(framework="jax"),
             "jax-cpu",
         ),
+        (["jax-cpu", "torch-cpu"], machine(backend=BOTH, jax_first=True), Wish(), "jax-cpu"),
+        (
+            ["jax-cpu", "torch-cpu"],
+            machine(backend=BOTH, jax_first=True),
+            Wish(framework="torch"),
+            "torch-cpu",
+        ),
+        (["torch-cpu"], machine(backend=BOTH, jax_first=True), Wish(), "torch-cpu"),
+        (["jax-cpu", "torch-cuda"], machine(backend=BOTH), Wish(), "jax-cpu"),
+        (["jax-cpu", "torch-cuda"], machine(backend=BOTH, interpreter=True), Wish(), "jax-cpu"),
         (["torch-npu"], machine(backend={"torch": "cann"}), Wish(), "torch-npu"),
         (["torch-cuda.bak", "torch210-cxx11-cu128-x86_64-linux"], GPU, Wish(), None),
     ],
@@ -96,6 +107,18 @@ def test_every_variant_has_a_reason_and_unneeded_metadata_is_not_read() -> None:
         "jax-tpu": "jax is not installed",
         "notes": "not a noarch variant: compiled builds are not loaded here",
     }
+
+
+def test_the_other_framework_is_named_with_how_to_ask_for_it() -> None:
+    names = ["jax-cpu", "torch-cpu"]
+    choice, _ = decide(names, machine(backend=BOTH))
+    assert choice.reasons["jax-cpu"] == (
+        "not looked at: torch comes first here; framework='jax' takes this one"
+    )
+    choice, _ = decide(names, machine(backend=BOTH, jax_first=True))
+    assert choice.chosen is not None
+    assert choice.chosen.reason == "jax on cpu, before torch: this process uses jax and not torch"
+    assert "framework='torch' takes this one" in choice.reasons["torch-cpu"]
 
 
 @pytest.mark.parametrize(
