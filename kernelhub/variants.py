@@ -2,8 +2,9 @@
 
 A name is judged first (framework, backend), then, in order of preference and until one is accepted,
 the variant's metadata (architectures, version ranges, packages). The order among what the names
-allow: torch before jax (jax before torch in a process that uses jax and not torch), the backend's
-own variant before a universal one, and last a GPU variant that Triton's interpreter would run.
+allow: torch before jax (jax before torch in a process that uses jax and not torch); of one
+framework the backend's own variant before a universal one, and last a GPU variant that Triton's
+interpreter would run.
 """
 
 from __future__ import annotations
@@ -229,12 +230,12 @@ def _not_reached(variant: str, chosen: str) -> str:
     return f"not looked at: {theirs} comes first here; framework={mine!r} takes this one"
 
 
-def _preference(verdict: Verdict, order: Sequence[str]) -> tuple[bool, int, bool, int]:
+def _preference(verdict: Verdict, order: Sequence[str]) -> tuple[int, bool, bool, int]:
     name = VariantName.parse(verdict.variant)
     assert name is not None  # noqa: S101 - only parsed names are candidates
     return (
-        verdict.interpreted,
         order.index(name.framework),
+        verdict.interpreted,
         name.backend == UNIVERSAL,
         INTERPRETABLE.index(name.backend) if verdict.interpreted else 0,
     )

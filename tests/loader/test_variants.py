@@ -86,7 +86,7 @@ def decide(
         ),
         (["torch-cpu"], machine(backend=BOTH, jax_first=True), Wish(), "torch-cpu"),
         (["jax-cpu", "torch-cuda"], machine(backend=BOTH), Wish(), "jax-cpu"),
-        (["jax-cpu", "torch-cuda"], machine(backend=BOTH, interpreter=True), Wish(), "jax-cpu"),
+        (["jax-cpu", "torch-cuda"], machine(backend=BOTH, interpreter=True), Wish(), "torch-cuda"),
         (["torch-npu"], machine(backend={"torch": "cann"}), Wish(), "torch-npu"),
         (["torch-cuda.bak", "torch210-cxx11-cu128-x86_64-linux"], GPU, Wish(), None),
     ],
