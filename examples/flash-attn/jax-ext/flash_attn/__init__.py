@@ -1,0 +1,1 @@
+"""Attention without the score matrix in memory, in Pallas."""
