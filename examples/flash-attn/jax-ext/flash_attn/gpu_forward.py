@@ -1,118 +1,75 @@
-"""Forward attention for GPUs through Pallas's Triton backend.
+"""Forward attention for GPUs: one tunable over two schedules.
 
-One program a block of rows. Blocks of keys that every row sees whole come first, without a mask;
-those at the end of the sequence or on the diagonal follow.
+*triton* is a program a block of rows, on any GPU and for any size. *warpgroups* is Hopper's: one
+warpgroup copies, two compute (see `hopper_forward`), for 16-bit elements and sizes that its copy
+engine takes.
 """
 
-import functools
-import math
+import importlib.util
 
-import jax
-import jax.numpy as jnp
-from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plt
 from kernelhub import tunable
 
-_LOG2E = math.log2(math.e)
+from . import triton_forward
 
 
-def _dot(a, b, transposed):
-    exact = lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
-    axes = (((1,), (1 if transposed else 0,)), ((), ()))
-    return lax.dot_general(a, b, axes, preferred_element_type=jnp.float32, precision=exact)
+def triton(q, k, v, **options):
+    """Pallas's Triton backend."""
+    return triton_forward.forward(q, k, v, **options)
 
 
-def _load(ref, inside):
-    """`ref` where `inside` is true, 0 elsewhere; None: all of it."""
-    return ref[...] if inside is None else plt.load(ref, mask=inside, other=0.0)
+def warpgroups(q, k, v, *, block_q, num_warps, num_stages, interpret, **options):
+    """Pallas's Mosaic GPU backend; `block_q` and `num_warps` are what the schedule implies."""
+    if interpret or not takes_warpgroups(q, k, options["heads_axis"]):
+        fallback = triton_config(q)
+        return triton(q, k, v, **options | fallback, interpret=interpret)
+    from . import hopper_forward  # needs absl, which jax does not bring
+
+    return hopper_forward.forward(q, k, v, stages=num_stages, **options)
 
 
-def _both(rows, columns):
-    """Rows and columns that exist, (rows, columns); None stands for all of them."""
-    if rows is None:
-        return None if columns is None else columns[None, :]
-    return rows[:, None] if columns is None else rows[:, None] & columns[None, :]
-
-
-def _bounds(first_row, *, block_q, block_k, keys, shift):
-    """(blocks of keys that all rows see whole, blocks that some row sees)."""
-    whole, every = keys // block_k, pl.cdiv(keys, block_k)
-    if shift is None:
-        return whole, every
-    sees = first_row + shift + 1  # keys that the first row sees
-    full = jnp.clip(lax.div(jnp.maximum(sees, 0), block_k), 0, whole)
-    last = jnp.maximum(sees + block_q - 1, 0)
-    return full, jnp.clip(lax.div(last + block_k - 1, block_k), 0, every)
-
-
-def _body(q_ref, k_ref, v_ref, out_ref, lse_ref, *, block_k, queries, keys, dim, shift, scale):
-    block_q, width = q_ref.shape
-    first_row = pl.program_id(0) * block_q
-    rows = first_row + jnp.arange(block_q)
-    columns = None if width == dim else jnp.arange(width) < dim
-    ragged = queries % block_q != 0
-    inside = _both(rows < queries if ragged else None, columns)
-    q = _load(q_ref, inside)
-
-    def step(block, state, masked):
-        maximum, total, sums = state
-        first_key = block * block_k
-        at = pl.ds(first_key, block_k)
-        key = first_key + jnp.arange(block_k)
-        exists = key < keys if masked and keys % block_k else None
-        k = _load(k_ref.at[at, :], _both(exists, columns))
-        s = _dot(q, k, transposed=True) * (scale * _LOG2E)
-        if masked:
-            seen = key[None, :] < keys
-            if shift is not None:
-                seen &= key[None, :] <= rows[:, None] + shift
-            s = jnp.where(seen, s, -jnp.inf)
-        now = jnp.maximum(maximum, jnp.max(s, axis=1))
-        # A row that has seen no key yet: -inf - -inf is not a number.
-        against = jnp.where(now == -jnp.inf, 0.0, now) if masked else now
-        p = jnp.exp2(s - against[:, None])
-        shrink = jnp.exp2(maximum - against)
-        v = _load(v_ref.at[at, :], _both(exists, columns))
-        sums = sums * shrink[:, None] + _dot(p.astype(v.dtype), v, transposed=False)
-        return now, total * shrink + jnp.sum(p, axis=1), sums
-
-    state = (
-        jnp.full((block_q,), -jnp.inf, jnp.float32),
-        jnp.zeros((block_q,), jnp.float32),
-        jnp.zeros((block_q, width), jnp.float32),
+def takes_warpgroups(q, k, heads_axis):
+    """Whether Hopper's schedule can take these arrays."""
+    lengths = (q.shape[3 - heads_axis], k.shape[3 - heads_axis])
+    return (
+        q.dtype.itemsize == 2
+        and q.shape[3] % 32 == 0
+        and q.shape[3] <= 256
+        and all(length % 8 == 0 for length in lengths)
+        and importlib.util.find_spec("absl") is not None
     )
-    full, every = _bounds(first_row, block_q=block_q, block_k=block_k, keys=keys, shift=shift)
-    state = lax.fori_loop(0, full, functools.partial(step, masked=False), state)
-    if shift is not None or keys % block_k:
-        state = lax.fori_loop(full, every, functools.partial(step, masked=True), state)
-    maximum, total, sums = state
-    divisor = jnp.where(total == 0.0, 1.0, total)
-    plt.store(out_ref, (sums / divisor[:, None]).astype(out_ref.dtype), mask=inside)
-    lse = (maximum + jnp.log2(divisor)) / _LOG2E
-    plt.store(lse_ref, lse, mask=rows < queries if ragged else None)
+
+
+def triton_config(q):
+    """Blocks that fit any GPU with 100 KB of shared memory."""
+    wide = q.shape[3] * q.dtype.itemsize > 256
+    return {"block_q": 64 if wide else 128, "block_k": 32, "num_warps": 4, "num_stages": 2}
 
 
 def _default(arguments):
-    """Best on most of the measured shapes; NOTES.md says of which."""
-    wide = arguments["q"].shape[-1] > 128 or arguments["q"].dtype.itemsize > 2
-    block_q = 64 if wide else 128
-    return {"block_q": block_q, "block_k": 64 if not wide else 32, "num_warps": 4, "num_stages": 3}
+    return {"schedule": "triton", **triton_config(arguments["q"])}
+
+
+def _sound(config):
+    """Hopper's schedule has 128 rows and a ring of at least two blocks, and warps of its own."""
+    return config["schedule"] == "triton" or (config["block_q"], config["num_warps"]) == (128, 4)
 
 
 @tunable(
     space={
+        "schedule": {"triton": triton, "warpgroups": warpgroups},
         "block_q": (64, 128),
         "block_k": (32, 64, 128),
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     },
+    conditions=[_sound],
     default=_default,
     key=["causal", "heads_axis"],
 )
 def attention_gpu(
-    q, k, v, *, causal, scale, heads_axis, interpret=False, block_q, block_k, num_warps, num_stages
-):
+    q, k, v, *, causal, scale, heads_axis, interpret=False,
+    schedule, block_q, block_k, num_warps, num_stages,
+):  # fmt: skip
     """softmax(q @ k^T * scale) @ v, one head at a time, on a GPU or in Pallas's interpreter.
 
     Args:
@@ -128,35 +85,7 @@ def attention_gpu(
         The shape and dtype of q, and the log-sum-exp of each row, (B, Hq, Sq) float32; 0 and -inf
         for rows that see no key.
     """
-    length_axis = 3 - heads_axis
-    queries, keys, heads, dim = (
-        q.shape[length_axis], k.shape[length_axis], q.shape[heads_axis], q.shape[3],
+    return schedule(
+        q, k, v, causal=causal, scale=scale, heads_axis=heads_axis, interpret=interpret,
+        block_q=block_q, block_k=block_k, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
-    group, width = heads // k.shape[heads_axis], max(16, pl.next_power_of_2(dim))
-
-    def whole_heads(length, divisor):
-        shape = (None, None, length, width) if heads_axis == 1 else (None, length, None, width)
-        return pl.BlockSpec(shape, lambda i, h, b: _place(b, lax.div(h, divisor), 0, heads_axis))
-
-    row_shape = (None, None, block_q, width) if heads_axis == 1 else (None, block_q, None, width)
-    rows = pl.BlockSpec(row_shape, lambda i, h, b: _place(b, h, i, heads_axis))
-    return pl.pallas_call(
-        functools.partial(
-            _body, block_k=block_k, queries=queries, keys=keys, dim=dim,
-            shift=keys - queries if causal else None, scale=scale,
-        ),
-        grid=(pl.cdiv(queries, block_q), heads, q.shape[0]),
-        in_specs=[rows, whole_heads(keys, group), whole_heads(keys, group)],
-        out_specs=[rows, pl.BlockSpec((None, None, block_q), lambda i, h, b: (b, h, i))],
-        out_shape=[
-            jax.ShapeDtypeStruct(q.shape, q.dtype),
-            jax.ShapeDtypeStruct((q.shape[0], heads, queries), jnp.float32),
-        ],
-        compiler_params=plt.CompilerParams(num_warps=num_warps, num_stages=num_stages),
-        interpret=interpret,
-        name="attention_forward",
-    )(q, k, v)  # fmt: skip
-
-
-def _place(batch, head, block, heads_axis):
-    return (batch, head, block, 0) if heads_axis == 1 else (batch, block, head, 0)
