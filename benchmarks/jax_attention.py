@@ -114,15 +114,19 @@ def milliseconds(compiled: Any, values: list[jax.Array], shape: Shape) -> float:
     return (time.perf_counter() - start) * 1e3 / (repeats(shape) * CALLS)
 
 
+def refusal(compiled: Any, values: list[jax.Array], shape: Shape) -> str | None:
+    """Why a program that compiles does not start: too much shared memory shows only here."""
+    try:
+        milliseconds(compiled, values, shape)
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return None
+
+
 def refused(programs: Mapping[str, Any], shape: Shape) -> dict[str, str]:
-    """The programs that compile and do not start: too much shared memory shows only here."""
-    found, values = {}, inputs(shape)
-    for name, compiled in programs.items():
-        try:
-            milliseconds(compiled, values, shape)
-        except RuntimeError as error:
-            found[name] = f"{type(error).__name__}: {error}"[:300]
-    return found
+    values = inputs(shape)
+    reasons = {name: refusal(compiled, values, shape) for name, compiled in programs.items()}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def timed(programs: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
