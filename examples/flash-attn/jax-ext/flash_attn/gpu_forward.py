@@ -67,7 +67,7 @@ def _sound(config):
     key=["causal", "heads_axis"],
 )
 def attention_gpu(
-    q, k, v, *, causal, scale, heads_axis, interpret=False,
+    q, k, v, *, causal, scale, heads_axis, shift=None, interpret=False,
     schedule, block_q, block_k, num_warps, num_stages,
 ):  # fmt: skip
     """softmax(q @ k^T * scale) @ v, one head at a time, on a GPU or in Pallas's interpreter.
@@ -76,8 +76,9 @@ def attention_gpu(
         q: (B, Hq, Sq, D) with heads_axis 1, (B, Sq, Hq, D) with heads_axis 2; float32, float16 or
             bfloat16. Neither layout is copied.
         k, v: the same with Hkv and Skv, the dtype of q; Hq a multiple of Hkv; no length 0.
-        causal: row i sees keys up to i + Skv - Sq.
+        causal: row i sees keys up to i + shift.
         scale: factor of the scores.
+        shift: Skv - Sq where None.
         heads_axis: 1 or 2.
         interpret: False or True.
 
@@ -85,7 +86,10 @@ def attention_gpu(
         The shape and dtype of q, and the log-sum-exp of each row, (B, Hq, Sq) float32; 0 and -inf
         for rows that see no key.
     """
+    if causal and shift is None:
+        shift = k.shape[3 - heads_axis] - q.shape[3 - heads_axis]
     return schedule(
-        q, k, v, causal=causal, scale=scale, heads_axis=heads_axis, interpret=interpret,
+        q, k, v, shift=shift if causal else None, scale=scale, heads_axis=heads_axis,
+        interpret=interpret,
         block_q=block_q, block_k=block_k, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip

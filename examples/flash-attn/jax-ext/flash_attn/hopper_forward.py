@@ -128,13 +128,12 @@ def _feed(k, v, batch, kv_head, every, ring, *, block_k, stages, heads_axis):
     lax.fori_loop(0, every, copy, None)
 
 
-def forward(q, k, v, *, causal, scale, heads_axis, block_k, stages, interpret=None):
+def forward(q, k, v, *, shift, scale, heads_axis, block_k, stages, interpret=None):
     """As `gpu_forward.attention_gpu`; float16 or bfloat16, D a multiple of 32 up to 256."""
     length_axis = 3 - heads_axis
     batches, heads, dim = q.shape[0], q.shape[heads_axis], q.shape[3]
     queries, keys = q.shape[length_axis], k.shape[length_axis]
     group, tiles = heads // k.shape[heads_axis], pl.cdiv(queries, TILE)
-    shift = keys - queries if causal else None
     numbers = {"block_k": block_k, "stages": stages}
 
     def program(q_ref, k_ref, v_ref, out_ref, lse_ref):

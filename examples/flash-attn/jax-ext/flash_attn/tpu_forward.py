@@ -18,18 +18,18 @@ from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from kernelhub import tunable
 
-from . import softmax
+from . import softmax, vmem
 
 # What the interpreter is told to be; emit_pipeline asks for the sizes of a chip.
 _INTERPRETED = AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
 _UNROLL = 4
 
 
-def _sizes(q, k, config):
-    """(block_q, block_k), not beyond what the sequences fill. Both are multiples of 128."""
+def _sizes(q, k, block_q, block_k):
+    """The blocks, not beyond what the sequences fill. All are multiples of 128."""
     return tuple(
-        min(config[name], pl.cdiv(length, 128) * 128)
-        for name, length in (("block_q", q.shape[2]), ("block_k", k.shape[2]))
+        min(block, pl.cdiv(length, 128) * 128)
+        for block, length in ((block_q, q.shape[2]), (block_k, k.shape[2]))
     )
 
 
@@ -101,38 +101,48 @@ def _padded(x, block):
     return jnp.pad(x, ((0, 0), (0, 0), (0, -x.shape[2] % block), (0, 0)))
 
 
-def stream(q, k, v, *, block_q, block_k, buffers, **options):
+def stream(q, k, v, *, block_q, block_k, buffers, interpret, **options):
     """K and V pass through VMEM, `buffers` blocks of each at a time."""
     keys = k.shape[2]
-    if options["interpret"] is True:  # which has no copies of a size known at run time only
+    if interpret is True:  # which has no copies of a size known at run time only
         k, v = _padded(k, block_k), _padded(v, block_k)
     body = functools.partial(
         _stream_body, group=q.shape[1] // k.shape[1], block_k=block_k, buffers=buffers
     )
     anywhere = pl.BlockSpec(memory_space=pl.ANY)
-    return _call(body, q, k, v, anywhere, block_q, ("parallel",) * 3, keys=keys, **options)
+    what = f"stream with block_q={block_q}, block_k={block_k}, buffers={buffers}"
+    limit = None
+    if not interpret:
+        limit = vmem.check(q, k, kv_rows=buffers * block_k, block_q=block_q, what=what)
+    params = pltpu.CompilerParams(dimension_semantics=("parallel",) * 3, vmem_limit_bytes=limit)
+    return _call(body, q, k, v, anywhere, block_q, params, interpret, keys=keys, **options)
 
 
-def resident(q, k, v, *, block_q, block_k, buffers, **options):
+def resident(q, k, v, *, block_q, block_k, buffers, interpret, **options):
     """All of K and V of a head are in VMEM, those of the next head on their way."""
     group = q.shape[1] // k.shape[1]
-    padded = pl.cdiv(k.shape[2], block_k) * block_k
+    rows = pl.cdiv(k.shape[2], block_k) * block_k
     body = functools.partial(_resident_body, block_k=block_k)
     whole = pl.BlockSpec(
-        (None, None, padded, q.shape[3]),
+        (None, None, rows, q.shape[3]),
         lambda batch, head, block: (batch, lax.div(head, group), 0, 0),
         pipeline_mode=pl.Buffered(buffers),
     )
-    semantics = ("parallel", "parallel", "arbitrary")
-    return _call(body, q, k, v, whole, block_q, semantics, keys=k.shape[2], **options)
+    what = f"resident with block_q={block_q}"
+    limit = None
+    if not interpret:
+        limit = vmem.check(q, k, kv_rows=buffers * rows, block_q=block_q, what=what)
+    params = pltpu.CompilerParams(
+        dimension_semantics=("parallel", "parallel", "arbitrary"), vmem_limit_bytes=limit
+    )
+    return _call(body, q, k, v, whole, block_q, params, interpret, keys=k.shape[2], **options)
 
 
-def _call(body, q, k, v, kv_spec, block_q, semantics, *, keys, causal, scale, interpret):
+def _call(body, q, k, v, kv_spec, block_q, params, interpret, **numbers):
     batch, heads, queries, dim = q.shape
-    limit = None if interpret else pltpu.get_tpu_info().vmem_capacity_bytes
     rows = pl.BlockSpec((None, None, block_q, dim), lambda b, h, i: (b, h, i, 0))
     out, lse = pl.pallas_call(
-        functools.partial(body, keys=keys, shift=keys - queries if causal else None, scale=scale),
+        functools.partial(body, **numbers),
         grid=(batch, heads, pl.cdiv(queries, block_q)),
         in_specs=[rows, kv_spec, kv_spec],
         out_specs=[rows, pl.BlockSpec((None, None, 1, block_q), lambda b, h, i: (b, h, 0, i))],
@@ -145,7 +155,7 @@ def _call(body, q, k, v, kv_spec, block_q, semantics, *, keys, causal, scale, in
             pltpu.VMEM((block_q, softmax.LANES), jnp.float32),
             pltpu.VMEM((block_q, dim), jnp.float32),
         ],
-        compiler_params=pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=limit),
+        compiler_params=params,
         interpret=interpret,
         name="attention_forward",
     )(q, k, v)
@@ -153,11 +163,16 @@ def _call(body, q, k, v, kv_spec, block_q, semantics, *, keys, causal, scale, in
 
 
 def _default(arguments):
-    """Resident while K and V are small beside any chip's VMEM, else stream."""
+    """Resident while K and V of a head are small beside any chip's VMEM, else stream."""
     k = arguments["k"]
-    held = 4 * k.shape[2] * pl.cdiv(k.shape[3], 128) * 128 * k.dtype.itemsize
+    held = 2 * 2 * vmem.padded(k.shape[2], k.shape[3], k.dtype.itemsize)
     strategy = "resident" if held <= 4 << 20 else "stream"
     return {"strategy": strategy, "block_q": 512, "block_k": 512, "buffers": 2}
+
+
+def _sound(config):
+    """A head's K and V are copied behind the head before: a third buffer would only take room."""
+    return config["strategy"] == "stream" or config["buffers"] == 2
 
 
 @tunable(
@@ -167,19 +182,21 @@ def _default(arguments):
         "block_k": (128, 256, 512, 1024, 2048),
         "buffers": (2, 3),
     },
-    # A head's K and V are copied behind the head before: a third buffer would only take room.
-    conditions=[lambda config: config["strategy"] == "stream" or config["buffers"] == 2],
+    conditions=[_sound],
     default=_default,
     key=["causal"],
 )
-def attention_tpu(q, k, v, *, causal, scale, interpret=False, strategy, block_q, block_k, buffers):
+def attention_tpu(
+    q, k, v, *, causal, scale, shift=None, interpret=False, strategy, block_q, block_k, buffers
+):
     """softmax(q @ k^T * scale) @ v, one head at a time, on a TPU or in Pallas's interpreters.
 
     Args:
         q: (B, Hq, Sq, D), float32 or bfloat16.
         k, v: (B, Hkv, Skv, D), the dtype of q; Hq a multiple of Hkv; no length 0.
-        causal: row i sees keys up to i + Skv - Sq.
+        causal: row i sees keys up to i + shift.
         scale: factor of the scores.
+        shift: Skv - Sq where None.
         interpret: False, True, or `pltpu.InterpretParams`, which for a length that is no multiple
             of the block has to allow reads up to the end of the last memory tile
             (`out_of_bounds_reads="uninitialized"`), as the chip does.
@@ -187,13 +204,18 @@ def attention_tpu(q, k, v, *, causal, scale, interpret=False, strategy, block_q,
     Returns:
         (B, Hq, Sq, D) in the dtype of q and the log-sum-exp of each row, (B, Hq, Sq) float32;
         0 and -inf for rows that see no key.
+
+    Raises:
+        OutOfResources: the blocks do not fit into the chip's VMEM.
     """
-    sizes = _sizes(q, k, {"block_q": block_q, "block_k": block_k})
+    if causal and shift is None:
+        shift = k.shape[2] - q.shape[2]
+    block_q, block_k = _sizes(q, k, block_q, block_k)
     chip = contextlib.nullcontext()
     if interpret:
         chip = use_abstract_mesh(AbstractMesh((), (), abstract_device=_INTERPRETED))
     with chip:
         return strategy(
-            q, k, v, block_q=sizes[0], block_k=sizes[1], buffers=buffers,
-            causal=causal, scale=scale, interpret=interpret,
+            q, k, v, block_q=block_q, block_k=block_k, buffers=buffers, interpret=interpret,
+            shift=shift if causal else None, scale=scale,
         )  # fmt: skip

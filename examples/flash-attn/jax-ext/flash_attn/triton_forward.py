@@ -93,9 +93,9 @@ def _body(q_ref, k_ref, v_ref, out_ref, lse_ref, *, block_k, queries, keys, dim,
 
 
 def forward(
-    q, k, v, *, causal, scale, heads_axis, block_q, block_k, num_warps, num_stages, interpret=False
+    q, k, v, *, shift, scale, heads_axis, block_q, block_k, num_warps, num_stages, interpret=False
 ):
-    """As `gpu_forward.attention_gpu`."""
+    """As `gpu_forward.attention_gpu`; row i sees keys up to i + shift, all where it is None."""
     length_axis = 3 - heads_axis
     queries, keys = q.shape[length_axis], k.shape[length_axis]
     heads, dim = q.shape[heads_axis], q.shape[3]
@@ -113,7 +113,7 @@ def forward(
     return pl.pallas_call(
         functools.partial(
             _body, block_k=block_k, queries=queries, keys=keys, dim=dim,
-            shift=keys - queries if causal else None, scale=scale,
+            shift=shift, scale=scale,
         ),
         grid=(pl.cdiv(queries, block_q), heads, q.shape[0]),
         in_specs=[rows, head_of_keys, head_of_keys],
