@@ -22,7 +22,7 @@ from kernel_builder.publish import Options, publish
 from kernelhub import get_kernel
 from kernelhub.serve.testing import running_hub
 
-LoadPublished = Callable[[Path], ModuleType]
+LoadPublished = Callable[..., ModuleType]
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def load_published() -> Iterator[LoadPublished]:
             ),
         ):
 
-            def load(root: Path) -> ModuleType:
+            def load(root: Path, framework: str | None = None) -> ModuleType:
                 project = Project.open(root)
                 output = folder / "builds" / root.name
                 built = build(project, output)
@@ -48,12 +48,15 @@ def load_published() -> Iterator[LoadPublished]:
                 repo_id = f"demo/{project.build_file.name}"
                 publish(project, Hub(hub.url, None), Options(repo_id=repo_id, output=output))
                 version = project.build_file.version
-                return get_kernel(repo_id, version=version, trust_remote_code=[repo_id])
+                return get_kernel(
+                    repo_id, version=version, trust_remote_code=[repo_id], framework=framework
+                )
 
             yield load
 
 
 @pytest.fixture(scope="module")
 def kernel(request: pytest.FixtureRequest, load_published: LoadPublished) -> ModuleType:
-    """The kernel of the example whose tests run."""
-    return load_published(request.path.parents[1])
+    """The kernel of the example whose tests run; `jax-tests` are those of its JAX package."""
+    framework = "jax" if request.path.parent.name == "jax-tests" else None
+    return load_published(request.path.parents[1], framework)

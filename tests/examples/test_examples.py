@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("fused-matmul", "rms-norm", "softmax")
 NEEDS = {"fused-matmul": "jax"}
+JAX = sorted(folder.parent.name for folder in (ROOT / "examples").glob("*/jax-tests"))
 OTHERS = sorted(
     folder.parent.name
     for folder in (ROOT / "examples").glob("*/tests")
@@ -29,6 +30,18 @@ OTHERS = sorted(
 )
 def test_example(name: str, tmp_path: Path) -> None:
     pytest.importorskip(NEEDS.get(name, "triton"))
+    run(f"examples/{name}/tests", tmp_path)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", JAX)
+@pytest.mark.parametrize("marker", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_jax_example(name: str, marker: str, tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    run(f"examples/{name}/jax-tests", tmp_path, "-m", marker)
+
+
+def run(folder: str, tmp_path: Path, *options: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     environment = {
         **os.environ,
@@ -38,7 +51,7 @@ def test_example(name: str, tmp_path: Path) -> None:
     }
     environment.pop("TRITON_INTERPRET", None)
     done = subprocess.run(
-        [*command, f"examples/{name}/tests"],
+        [*command, *options, folder],
         cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, timeout=380, check=False,
     )  # fmt: skip

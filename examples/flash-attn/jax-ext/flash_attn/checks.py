@@ -1,0 +1,128 @@
+"""What the interface accepts, and messages that name the argument and what is supported."""
+
+import math
+
+import jax
+from jax.core import Tracer
+
+# float16 is not a type of TPUs; interpret mode on the CPU takes all three.
+DTYPES = {
+    "cpu": ("float32", "bfloat16", "float16"),
+    "gpu": ("float32", "bfloat16", "float16"),
+    "tpu": ("float32", "bfloat16"),
+}
+WIDEST = 256
+MOST_ELEMENTS = 2**31  # Triton's kernels count elements in 32 bits
+
+
+def check_options(**options):
+    """Raises NotImplementedError for options other than their neutral value."""
+    neutral = {"dropout_p": 0.0, "softcap": 0.0, "alibi_slopes": None, "attn_mask": None}
+    neutral["window_size"] = (-1, -1)
+    for name, value in options.items():
+        if value is None or value == neutral[name]:
+            continue
+        raise NotImplementedError(
+            f"{name}={value!r} is not supported: only {name}={neutral[name]!r} is"
+        )
+
+
+def check_arrays(q, k, v, names, heads_axis):
+    """Raises TypeError or ValueError unless q, k, v agree in all that attention needs.
+
+    Args:
+        names: what the caller calls them, such as "q k v".
+        heads_axis: the axis that counts heads, 1 or 2.
+
+    Returns:
+        The platform that they are on, or that the function is traced for: "cpu", "gpu" or "tpu".
+    """
+    q_name, k_name, v_name = names.split()
+    arrays = {q_name: q, k_name: k, v_name: v}
+    for name, array in arrays.items():
+        _check_one(name, array)
+        if array.dtype != q.dtype:
+            raise ValueError(f"{name} ({array.dtype}) must have the dtype of {q_name} ({q.dtype})")
+    platform = platform_of(arrays)
+    if q.dtype.name not in DTYPES[platform]:
+        raise TypeError(
+            f"{q_name} is {q.dtype}, which this kernel does not take on a {platform.upper()}: "
+            f"convert it to {' or '.join(DTYPES[platform])}"
+        )
+    _check_shapes(q, k, v, names, heads_axis)
+    if platform == "gpu" and max(q.size, k.size) >= MOST_ELEMENTS:
+        raise ValueError(
+            f"{q_name} {q.shape} and {k_name} {k.shape} must have fewer than 2^31 elements on a "
+            "GPU: split the batch"
+        )
+    return platform
+
+
+def _check_one(name, array):
+    if not isinstance(array, jax.Array):
+        raise TypeError(f"{name} must be a jax.Array, not {type(array).__name__}")
+    if array.ndim != 4:
+        raise ValueError(f"{name} must have 4 dimensions, not shape {array.shape}")
+    if not all(isinstance(size, int) for size in array.shape):
+        raise ValueError(
+            f"{name} has the shape {array.shape}: blocks are chosen while tracing, so every size "
+            "must be a number; export one function for each shape"
+        )
+
+
+def _check_shapes(q, k, v, names, heads_axis):
+    q_name, k_name, v_name = names.split()
+    dim = q.shape[3]
+    if not 1 <= dim <= WIDEST:
+        raise ValueError(f"the head dimension of {q_name} must be 1 to {WIDEST}, not {dim}")
+    if k.shape[3] != dim:
+        raise ValueError(
+            f"{k_name} must have the head dimension of {q_name}, {dim}, not {k.shape[3]}"
+        )
+    if v.shape != k.shape:
+        raise ValueError(f"{v_name} must have the shape of {k_name}, {k.shape}, not {v.shape}")
+    heads, heads_k = q.shape[heads_axis], k.shape[heads_axis]
+    if heads_k == 0 or heads % heads_k:
+        raise ValueError(
+            f"the {heads} heads of {q_name} must be a multiple of the {heads_k} of {k_name}"
+        )
+    if q.shape[0] != k.shape[0]:
+        raise ValueError(
+            f"{k_name} must have the batch size of {q_name}, {q.shape[0]}, not {k.shape[0]}"
+        )
+
+
+def platform_of(arrays):
+    """The one platform of concrete arrays; of traced ones the platform that is traced for.
+
+    Raises:
+        ValueError: the arrays are on devices of several platforms.
+    """
+    found = {
+        name: next(iter(array.devices())).platform
+        for name, array in arrays.items()
+        if not isinstance(array, Tracer)
+    }
+    if len(set(found.values())) > 1:
+        places = ", ".join(f"{name} on {place}" for name, place in found.items())
+        raise ValueError(f"{places}: move them to one device with jax.device_put")
+    if len(found) == len(arrays):
+        return _family(next(iter(found.values())))
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    if device is not None and device.platform is not None:
+        return _family(device.platform)
+    return _family(jax.default_backend())
+
+
+def _family(platform):
+    return "gpu" if platform in ("cuda", "rocm") else platform
+
+
+def resolve_scale(softmax_scale, dim, name="softmax_scale"):
+    """The factor of the scores: 1/sqrt(dim) where None; must be finite and above 0."""
+    if softmax_scale is None:
+        return 1.0 / math.sqrt(dim)
+    scale = float(softmax_scale)
+    if not 0.0 < scale < math.inf:
+        raise ValueError(f"{name} must be finite and above 0, not {softmax_scale}")
+    return scale

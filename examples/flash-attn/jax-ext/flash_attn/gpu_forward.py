@@ -1,0 +1,95 @@
+"""Forward attention for GPUs: one tunable over two schedules.
+
+*triton* is a program a block of rows, on any GPU and for any size. *warpgroups* is Hopper's: one
+warpgroup copies, two compute (see `hopper_forward`), for 16-bit elements and sizes that its copy
+engine takes.
+"""
+
+import importlib.util
+
+from kernelhub import tunable
+
+from . import triton_forward
+
+
+def triton(q, k, v, **options):
+    """Pallas's Triton backend."""
+    return triton_forward.forward(q, k, v, **options)
+
+
+def warpgroups(q, k, v, *, block_q, num_warps, num_stages, interpret, **options):
+    """Pallas's Mosaic GPU backend; `block_q` and `num_warps` are what the schedule implies."""
+    if interpret or not takes_warpgroups(q, k, options["heads_axis"]):
+        fallback = triton_config(q)
+        return triton(q, k, v, **options | fallback, interpret=interpret)
+    from . import hopper_forward  # needs absl, which jax does not bring
+
+    return hopper_forward.forward(q, k, v, stages=num_stages, **options)
+
+
+def takes_warpgroups(q, k, heads_axis):
+    """Whether Hopper's schedule can take these arrays."""
+    lengths = (q.shape[3 - heads_axis], k.shape[3 - heads_axis])
+    return (
+        q.dtype.itemsize == 2
+        and q.shape[3] % 32 == 0
+        and q.shape[3] <= 256
+        and all(length % 8 == 0 for length in lengths)
+        and importlib.util.find_spec("absl") is not None
+    )
+
+
+def triton_config(q):
+    """Blocks that fit any GPU with 100 KB of shared memory."""
+    wide = q.shape[3] * q.dtype.itemsize > 256
+    return {"block_q": 64 if wide else 128, "block_k": 32, "num_warps": 4, "num_stages": 2}
+
+
+def _default(arguments):
+    return {"schedule": "triton", **triton_config(arguments["q"])}
+
+
+def _sound(config):
+    """Hopper's schedule has 128 rows and a ring of at least two blocks, and warps of its own."""
+    return config["schedule"] == "triton" or (config["block_q"], config["num_warps"]) == (128, 4)
+
+
+@tunable(
+    space={
+        "schedule": {"triton": triton, "warpgroups": warpgroups},
+        "block_q": (64, 128),
+        "block_k": (32, 64, 128),
+        "num_warps": (4, 8),
+        "num_stages": (2, 3, 4),
+    },
+    conditions=[_sound],
+    default=_default,
+    key=["causal", "heads_axis"],
+)
+def attention_gpu(
+    q, k, v, *, causal, scale, heads_axis, shift=None, interpret=False,
+    schedule, block_q, block_k, num_warps, num_stages,
+):  # fmt: skip
+    """softmax(q @ k^T * scale) @ v, one head at a time, on a GPU or in Pallas's interpreter.
+
+    Args:
+        q: (B, Hq, Sq, D) with heads_axis 1, (B, Sq, Hq, D) with heads_axis 2; float32, float16 or
+            bfloat16. Neither layout is copied.
+        k, v: the same with Hkv and Skv, the dtype of q; Hq a multiple of Hkv; no length 0.
+        causal: row i sees keys up to i + shift.
+        scale: factor of the scores.
+        shift: Skv - Sq where None.
+        heads_axis: 1 or 2.
+        interpret: False or True.
+
+    Returns:
+        The shape and dtype of q, and the log-sum-exp of each row, (B, Hq, Sq) float32; 0 and -inf
+        for rows that see no key.
+    """
+    if causal and shift is None:
+        shift = k.shape[3 - heads_axis] - q.shape[3 - heads_axis]
+    return schedule(
+        q, k, v, shift=shift if causal else None, scale=scale, heads_axis=heads_axis,
+        interpret=interpret,
+        block_q=block_q, block_k=block_k, num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
