@@ -221,7 +221,7 @@ def _jax() -> tuple[str, DeviceFacts | None] | None:
     except RuntimeError as error:  # jax's own word for "no backend could be started"
         logger.warning("jax finds no usable device (%s): its kernels are looked for on cpu", error)
         return "cpu", None
-    return _jax_backend(device), _jax_device(device)
+    return _jax_backend(device), jax_device_facts(device)
 
 
 def _jax_backend(device: object) -> str:
@@ -232,8 +232,12 @@ def _jax_backend(device: object) -> str:
     return kind if kind in BACKENDS else "cpu"
 
 
-def _jax_device(device: object) -> DeviceFacts | None:
-    """Facts of a jax device; what jax does not tell is 0."""
+def jax_device_facts(device: object) -> DeviceFacts | None:
+    """Facts of a jax device, None for a CPU.
+
+    What jax does not tell is 0. It does not tell a GPU's memory, only how much of it the process
+    may take.
+    """
     if _jax_backend(device) == "cpu":
         return None
     capability = str(getattr(device, "compute_capability", ""))
@@ -242,11 +246,10 @@ def _jax_device(device: object) -> DeviceFacts | None:
     if chip is not None:
         return chip.facts
     arch = f"sm_{capability.replace('.', '')}" if capability[:1].isdigit() else capability
-    stats = device.memory_stats() or {}  # type: ignore[attr-defined]
     return DeviceFacts(
         name=kind,
         arch=arch or kind.lower().replace(" ", ""),
         sm_count=int(getattr(device, "core_count", 0) or 0),
-        memory=int(stats.get("bytes_limit", 0)),
+        memory=0,
         shared_memory=int(getattr(device, "shared_memory_per_block_optin", 0) or 0),
     )

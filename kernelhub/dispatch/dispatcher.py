@@ -95,11 +95,12 @@ class Dispatcher:
 
     def trees_for(self, device: DeviceFacts | None) -> tuple[BoundTree, ...]:
         """The trees that choose for this device, in the order in which they are asked."""
-        if device not in self._ordered:
-            self._ordered[device] = tuple(order(self.trees, device))
-            self._check_source(self._ordered[device])
-            self._say_foreign_tpu(device)
-        return self._ordered[device]
+        found = self._ordered.get(device)
+        if found is None:  # two threads may both find out, and the same
+            found = self._ordered[device] = tuple(order(self.trees, device))
+            self._check_source(found)
+            self._say_foreign_tpu(device, found)
+        return found
 
     def choose(self, call: Call) -> Config | None:
         """The configuration for this call, None where the tunable has no trees at all."""
@@ -202,11 +203,10 @@ class Dispatcher:
             config = bound.tree.configs[index]
             yield Choice(config=config, origin=origin, source=bound, rank=rank)
 
-    def _say_foreign_tpu(self, device: DeviceFacts | None) -> None:
+    def _say_foreign_tpu(self, device: DeviceFacts | None, found: Sequence[BoundTree]) -> None:
         """On a generation of TPU without a tree: whose tree is used, or that none is."""
         if device is None or generation(device.arch) is None or not self.trees:
             return
-        found = self._ordered[device]
         if not found:
             self.say_once(
                 f"{self.tunable.name}: no tree for {device.name}, and none of an older TPU whose "

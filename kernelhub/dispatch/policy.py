@@ -10,7 +10,8 @@ The whole order of choice, first to last:
    leaves.
 
 A tree is for this device if name, architecture, SM count and shared-memory limit are the same and
-memory is within 5 % (drivers reserve different amounts): an H100 is not an H200. A GPU is
+memory is within 5 % (drivers reserve different amounts): an H100 is not an H200. What the one or
+the other does not know (0: JAX tells no sizes of a GPU's memory) is not compared. A GPU is
 compatible if its architecture is of the same family and the tree's is not newer. Whether a single
 configuration fits the device is found when it is compiled, before it runs; then the next in rank
 takes its place. A TPU program is compiled whole, when there is no next to take: a TPU is compatible
@@ -58,10 +59,11 @@ def order(trees: Iterable[T], device: DeviceFacts | None) -> list[T]:
 
 def same_device(tree: DeviceFacts, device: DeviceFacts) -> bool:
     """Whether a tree of the one device was tuned on the other's model."""
+    shared, memory = (tree.shared_memory, device.shared_memory), (tree.memory, device.memory)
     return (
         (tree.name, tree.arch, tree.sm_count) == (device.name, device.arch, device.sm_count)
-        and tree.shared_memory == device.shared_memory
-        and abs(tree.memory - device.memory) <= MEMORY_TOLERANCE * device.memory
+        and (0 in shared or shared[0] == shared[1])
+        and (0 in memory or abs(memory[0] - memory[1]) <= MEMORY_TOLERANCE * memory[1])
     )
 
 

@@ -9,7 +9,9 @@
         return algorithm(x, n, block)
 
 Needs the standard library only. Shapes and dtypes are read off the arguments, so the choice works
-under `jax.jit`, where it is made while tracing and costs nothing later.
+under `jax.jit`, `jax.vmap` and `jax.grad`: it is made while they trace, from static shapes (those
+of one example under `vmap`, of one shard under `shard_map`), and a compiled program holds nothing
+of it. `jax_arrays` says how the device is found then.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from kernelhub.errors import DispatchError, InputError
 from kernelhub.formats.tree import Config, DeviceFacts, Literal
 
 from . import features as feature_names
-from . import identity, tracing
+from . import identity, jax_arrays, tracing
 from .adapter import Call, Resources
 from .capturing import watch, watched_launch
 from .device import torch_device
@@ -193,6 +195,9 @@ class FunctionTunable:
         return Launch(kernel=self.name, arguments=arguments)
 
     def device(self, call: Call) -> DeviceFacts | None:
+        arrays = jax_arrays.arrays_of(call.arguments)
+        if arrays:
+            return jax_arrays.device_facts(arrays)
         for value in call.arguments.values():
             device: Any = getattr(value, "device", None)
             if getattr(device, "type", None) == "cuda":
@@ -247,13 +252,32 @@ class FunctionTunable:
         return resolved if all(condition(config) for condition in conditions) else None
 
     def _slow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if kwargs.keys() >= set(self.parameters):  # the caller has chosen
+            return self.function(*args, **kwargs)
         call = self.call(args, kwargs)
+        arrays = jax_arrays.arrays_of(call.arguments)
+        if arrays:
+            # Not remembered: where arrays run depends on more than the arguments.
+            return self._with_jax(call, arrays)
         choice, result = self.dispatcher.launch(call)
         if self._memory is None:
             self._memory = self._new_memory()
         self._memory.learn(call.arguments)
         self._memory.remember(self._resolved(choice.config), args, kwargs)
         return result
+
+    def _with_jax(self, call: Call, arrays: Mapping[str, Any]) -> Any:
+        unknown = jax_arrays.symbolic(arrays)
+        if unknown is None:
+            return self.dispatcher.launch(call)[1]
+        trees = self.dispatcher.trees_for(self.device(call))
+        if trees or callable(self._default) or self._extra_features is not None:
+            raise DispatchError(
+                f"{self.name}: {unknown}, and the choice of a configuration needs its value",
+                hint="export with fixed sizes, or give the configuration with the call: "
+                + ", ".join(f"{name}=..." for name in self.parameters),
+            )
+        return self.launch(call, self.default(call))
 
     def _new_memory(self) -> Memory:
         trees = self.dispatcher.trees

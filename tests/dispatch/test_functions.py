@@ -143,24 +143,3 @@ def test_spaces() -> None:
     assert space.admits({"a": 1, "b": "y"})
     assert not space.admits({"a": True, "b": "y"})
     assert not space.admits({"a": 2, "b": "y"})
-
-
-def test_under_jax_the_choice_is_made_while_tracing(package, give) -> None:
-    jax = pytest.importorskip("jax")
-    root = Split(Numeric(("x_dim0",), 100), Leaf((0,)), Leaf((1,)))
-    give(tree("functions.area", root, {"tile": 8}, {"tile": 16}, features={"x_dim0": "int"}))
-    traces = []
-
-    @jax.jit
-    def program(x):
-        traces.append(x.shape)
-        return x.sum() + package.functions.area(x)
-
-    small, large = jax.numpy.zeros((4, 2)), jax.numpy.zeros((400, 2))
-    assert [int(program(x)) for x in (small, large, small, large)] == [8, 16, 8, 16]
-    assert traces == [(4, 2), (400, 2)]
-    assert "area" not in str(jax.make_jaxpr(program)(small))
-    seen = []
-    with capture(seen.append):
-        package.functions.area(small)
-    seen[0].compile({"tile": 8})

@@ -13,7 +13,7 @@ from kernelhub.dispatch.dispatcher import bound_tree
 from kernelhub.dispatch.policy import order
 from kernelhub.formats.tpu import CHIPS, chip_of_kind, chip_of_name, generation
 from kernelhub.formats.tree import DeviceFacts, Leaf, Tree
-from kernelhub.target import _jax_device
+from kernelhub.target import jax_device_facts
 
 FACTS = {chip.name: chip.facts for chip in CHIPS}
 
@@ -43,7 +43,7 @@ def test_a_chip_by_any_of_its_names(text) -> None:
 
 def test_a_device_of_jax_has_its_chips_facts() -> None:
     device = SimpleNamespace(platform="tpu", device_kind="TPU v6 lite", memory_stats=dict)
-    assert _jax_device(device) == FACTS["v6e"]
+    assert jax_device_facts(device) == FACTS["v6e"]
     assert chip_of_kind("TPU v99") is None
     assert chip_of_name("h200") is None
     assert [generation(chip.facts.arch) for chip in CHIPS] == [4, 5, 5, 6, 7]
