@@ -8,6 +8,11 @@ of the running torch, because all variants of a build share the file.
 
 from __future__ import annotations
 
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
 _TEXT = '''\
 """Operator namespace of this build. Written by kernel-builder; edits are lost."""
 
@@ -48,3 +53,20 @@ def render_ops(python_name: str, uid: str) -> bytes:
     """The text of `_ops.py` for a build, the same for each of its torch variants."""
     text = _TEXT.replace("{python_name}", python_name).replace("{uid}", uid)
     return text.replace("{{", "{").replace("}}", "}").encode()
+
+
+def stand_in_for_ops(python_name: str, folder: Path) -> None:
+    """Let a package that was not built be imported: play the role of its `_ops` in this process.
+
+    Args:
+        python_name: of the package, which is a folder in `folder`.
+    """
+    if (folder / python_name / "_ops.py").exists():
+        return
+    import torch
+
+    namespace = f"_{python_name}_unbuilt"
+    module: Any = types.ModuleType(f"{python_name}._ops")
+    module.ops = getattr(torch.ops, namespace)
+    module.add_op_namespace_prefix = lambda name: f"{namespace}::{name}"
+    sys.modules[module.__name__] = module

@@ -193,6 +193,18 @@ def rows(M, N, device):
 """
 
 
+def test_a_package_with_operators_needs_no_build_first(project: Path, command: Run) -> None:
+    package = project / "torch-ext/toy/__init__.py"
+    package.write_text(
+        "from ._ops import add_op_namespace_prefix, ops\n"
+        'assert add_op_namespace_prefix("toy").endswith("::toy") and ops is not None\n'
+        + package.read_text().replace("from __future__ import annotations\n", "")
+    )
+    code, text = command("tune", str(project), "--phase", "collect", "--interpret")
+    assert code == 0, text
+    assert "lists/n=2" in text
+
+
 def test_launches_of_triton_kernels_are_listed_without_a_gpu(tmp_path: Path, command: Run) -> None:
     pytest.importorskip("triton")
     file = tmp_path / "workloads.py"

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kernel_builder.ops import stand_in_for_ops
 from kernel_builder.tuning.runner import Found
 from kernel_builder.tuning.runners.recipe import recipe_of
 from kernel_builder.tuning.site import Site
@@ -137,6 +138,8 @@ def _package(site: Site) -> ModuleType:
         from kernelhub.loader import get_kernel
 
         return get_kernel(site.requirement, trust_remote_code=site.trust)
+    if site.framework == "torch":
+        stand_in_for_ops(site.package, Path(site.paths[0]))
     try:
         return importlib.import_module(site.package)
     except Exception as error:
