@@ -13,8 +13,10 @@ from .dispatch import overlay
 from .dispatch.binding import FOLDER, TreeFile, load_trees
 from .dispatch.dispatcher import BoundTree
 from .dispatch.explain import Explanation, explain, parse_values
+from .dispatch.policy import order
 from .errors import InputError, NotCached, NotFoundError
 from .formats.evidence import Evidence, parse_evidence
+from .formats.tpu import chip_of_name
 from .formats.tree import DeviceFacts, used_features
 from .formats.tree_render import config_text, test_text
 from .settings import current
@@ -24,7 +26,9 @@ from .settings import current
 @click.argument("where", metavar="REPO_OR_PATH")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A feature's value.")
 @click.option("--kernel", help="Only this kernel, by its dotted name.")
-@click.option("--device", "device_name", help="As on this device (a tree's device or its slug).")
+@click.option(
+    "--device", "device_name", help="As on this device: that of a tree, or a TPU (tpu-v6e)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     where: str, settings: Sequence[str], kernel: str | None, device_name: str | None, as_json: bool
@@ -110,6 +114,7 @@ def _report(
         "device": None if device is None else device.name,
         "trees": [{"path": tree.path, "device": tree.device.name} for tree in trees],
         "features": asked,
+        "default": not order(trees, device),
         "choices": [],
     }
     if settings or not asked:
@@ -136,6 +141,9 @@ def _device(trees: Sequence[BoundTree], name: str | None) -> DeviceFacts | None:
     for tree in trees:
         if name in (tree.device.name, tree.device.slug):
             return tree.device
+    chip = chip_of_name(name)
+    if chip is not None:
+        return chip.facts
     known = ", ".join(sorted({tree.device.slug for tree in trees})) or "none"
     raise InputError(f"no tree of device {name}", hint=f"devices with trees: {known}")
 
@@ -185,9 +193,11 @@ def _print(report: Mapping[str, Any]) -> None:
     click.echo(f"{report['kernel']} on {report['device'] or 'a machine without a GPU'}")
     for tree in report["trees"]:
         click.echo(f"  tree of {tree['device']}: {tree['path']}")
+    if report["default"]:
+        click.echo("  no tree is for this device or fits it: the author's default decides")
     if not report["choices"]:
         asked = " ".join(f"{name}=<{kind}>" for name, kind in report["features"].items())
-        click.echo(f"  no tree is for this device, or no values were given; trees ask: {asked}")
+        click.echo(f"  trees ask: {asked}")
         return
     for place, choice in enumerate(report["choices"]):
         verb = "decides" if place == 0 else "would be asked next"

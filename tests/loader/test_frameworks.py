@@ -16,10 +16,12 @@ from typing import Any
 import published
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("torch", "jax")),
-    reason="needs torch and JAX",
-)
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(names)}")
+
+
 TORCH = b"import torch\n\n\ndef double(x):\n    return torch.as_tensor(x) * 2\n"
 JAX = b"import jax\n\n\ndef double(x):\n    return jax.jit(lambda x: x * 2)(x)\n"
 NEEDS_JAX = {"languages": ["pallas"], "requires": {"jax": ">=0.8"}}
@@ -71,6 +73,7 @@ def run(tmp_path: Path) -> Callable[[str], list[Any]]:
     return run
 
 
+@needs("jax")
 def test_jax_alone(run: Callable[[str], list[Any]]) -> None:
     found = run("""
 hide("torch"), hide("triton")
@@ -81,6 +84,7 @@ found += [local("both"), local("only-jax"), local("both", framework="torch"), lo
     assert "needs jax>=0.4,<0.5, and " in found[3]
 
 
+@needs("torch")
 def test_torch_alone(run: Callable[[str], list[Any]]) -> None:
     found = run("""
 hide("jax"), hide("jaxlib")
@@ -90,6 +94,7 @@ found += [local("both"), local("only-jax"), local("both", framework="jax")]
     assert all("jax-cpu: jax is not installed" in text for text in found[1:])
 
 
+@needs("jax", "torch")
 def test_both_the_process_that_uses_jax(run: Callable[[str], list[Any]]) -> None:
     """What is used decides; what is asked for wins; both live side by side under one name."""
     found = run("""
@@ -99,6 +104,7 @@ found += [local("both"), local("both", framework="torch"), "torch" in sys.module
     assert found == [["jax-cpu", 6.0], ["torch-cpu", 6.0], True]
 
 
+@needs("jax", "torch")
 def test_both_and_neither_is_used(run: Callable[[str], list[Any]]) -> None:
     found = run("""
 found += [local("both"), local("both", framework="jax"), local("both"), local("only-jax")]
