@@ -45,7 +45,7 @@ from .resolution import requirement_of
 from .settings import Settings
 from .sources import Source
 from .store import Store
-from .target import detect
+from .target import detect, is_used
 from .trust import Consent, TrustArgument
 from .variants import Choice, Verdict, Wish, choose
 
@@ -290,6 +290,7 @@ def _run(found: Found, terms: Terms) -> ModuleType:
         title=found.title,
         requirements=_requirements(found.metadata),
     )
+    _say_if_it_takes_jax_arrays(found, terms.wish)
     interpreted = _is_interpreted(found, ready, terms.settings)
     if interpreted:
         _enable_interpreter(found.title)
@@ -343,6 +344,22 @@ def _is_interpreted(found: Found, ready: Ready, now: Settings) -> bool:
         for path in ready.manifest
         if path.endswith(".py")
     )
+
+
+_jax_said: set[str] = set()
+
+
+def _say_if_it_takes_jax_arrays(found: Found, wish: Wish) -> None:
+    """A torch program that did not ask for JAX learns how to call what it got; once a kernel."""
+    title = found.title
+    is_jax = found.verdict.variant.startswith("jax-")
+    if is_jax and wish.framework is None and is_used("torch") and title not in _jax_said:
+        _jax_said.add(title)
+        logger.warning(
+            "%s takes JAX arrays; kernelhub.bridge.as_torch makes its functions take torch tensors"
+            " (framework='jax' says that JAX is meant)",
+            title,
+        )
 
 
 _interpreter_said: list[str] = []

@@ -94,7 +94,7 @@ def detect(frameworks: Iterable[str] = FRAMEWORKS) -> Target:
     Returns:
         The facts. A build for an accelerator on a machine where it finds none counts as "cpu".
     """
-    jax_first = _is_used("jax") and not _is_used("torch")
+    jax_first = is_used("jax") and not is_used("torch")
     backends: dict[str, str] = {}
     device: DeviceFacts | None = None
     look = {"torch": _torch, "jax": _jax}
@@ -118,7 +118,7 @@ _asked: set[str] = set()
 """Frameworks that were imported here, to ask for their devices: no sign that anybody uses them."""
 
 
-def _is_used(framework: str) -> bool:
+def is_used(framework: str) -> bool:
     """Whether this process has imported it, and not only to look for devices."""
     return framework in sys.modules and framework not in _asked
 

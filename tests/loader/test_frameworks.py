@@ -110,3 +110,17 @@ def test_both_and_neither_is_used(run: Callable[[str], list[Any]]) -> None:
 found += [local("both"), local("both", framework="jax"), local("both"), local("only-jax")]
 """)
     assert [variant for variant, _ in found] == ["torch-cpu", "jax-cpu", "torch-cpu", "jax-cpu"]
+
+
+@needs("jax", "torch")
+def test_a_torch_program_that_gets_a_jax_kernel_is_told(run: Callable[[str], list[Any]]) -> None:
+    found = run("""
+import logging, torch
+class Said(logging.Handler):
+    def emit(self, record):
+        found.append(record.getMessage())
+logging.getLogger("kernelhub").addHandler(Said())
+local("only-jax", framework="jax"), local("only-jax"), local("only-jax")
+""")
+    (text,) = found
+    assert "takes JAX arrays; kernelhub.bridge.as_torch makes its functions take torch" in text
