@@ -66,7 +66,8 @@ def device_of(kind: str, index: int | None) -> jax.Device:
     """
     platform = _PLATFORMS[kind]
     try:
-        found = [d for d in jax.devices(platform) if d.local_hardware_id == (index or 0)]
+        devices = jax.local_devices(backend=platform)
+        found = [d for d in devices if d.local_hardware_id == (index or 0)]
     except RuntimeError as error:  # jax's own word for a platform that it cannot start
         raise InputError(
             f"the tensors are on {kind}, and this JAX has no {platform}: {error}",

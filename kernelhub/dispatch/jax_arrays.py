@@ -67,7 +67,8 @@ def _committed(array: Any) -> Any:
 
     An array over several devices has them all of one kind.
     """
-    if isinstance(array, sys.modules["jax"].core.Tracer) or not array.committed:
+    tracer = sys.modules["jax"].core.Tracer
+    if isinstance(array, tracer) or not getattr(array, "committed", False):
         return None
     return next(iter(array.devices()))
 

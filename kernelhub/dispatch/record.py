@@ -178,6 +178,8 @@ def _cheap_key(value: Any) -> Any:
     pointer = getattr(value, "data_ptr", None)
     if pointer is not None:
         return value.dtype, value.shape, value.stride(), pointer() & 15 == 0, value.device.type
+    if hasattr(value, "aval"):  # a JAX array or tracer: to be neither read nor kept
+        return type(value), value.dtype, value.shape
     if isinstance(value, float):
         return float, repr(value)
     try:

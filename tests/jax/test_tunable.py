@@ -7,13 +7,15 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernelhub import tunable
+from kernelhub import record, tunable
 from kernelhub.dispatch import capture
 from kernelhub.dispatch.dispatcher import bound_tree
+from kernelhub.dispatch.record import read_record
 from kernelhub.errors import DispatchError
 from kernelhub.formats.tpu import chip_of_name
 from kernelhub.formats.tree import Categorical, DeviceFacts, Leaf, Numeric, Split, Tree
@@ -260,6 +262,25 @@ def test_no_tracer_stays(add: Any) -> None:
     jax.clear_caches()
     gc.collect()
     assert [reference() for reference in left] == [None, None]
+
+
+def test_recording_neither_reads_nor_keeps_arrays(add: Any, tmp_path: Path) -> None:
+    left: list[weakref.ref[Any]] = []
+
+    def program(x: Any) -> Any:
+        left.append(weakref.ref(x))
+        return add(x)
+
+    with record(tmp_path / "launches.jsonl"), jax.checking_leaks():
+        jax.jit(program)(jnp.zeros((8, 4)))
+        for fill in (1.0, 2.0, 3.0):
+            add(jnp.full((64, 4), fill))
+        jax.clear_caches()
+        gc.collect()
+        assert left[0]() is None
+    shapes = {fact.shape for launch, _ in read_record(tmp_path / "launches.jsonl")
+              for _, fact in launch.arguments}  # fmt: skip
+    assert shapes == {(8, 4), (64, 4)}
 
 
 def test_threads_choose_alike(add: Any) -> None:
