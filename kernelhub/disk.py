@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import filelock
-
 from .errors import StoreError
 
 logger = logging.getLogger(__name__)
@@ -82,6 +80,8 @@ def alone_with(path: Path, wait: float = 10.0) -> Iterator[None]:
         StoreError: another process has kept it for more than `wait` seconds, or the folder of
             `path` cannot be written.
     """
+    import filelock  # what is on this disk is loaded without a lock
+
     lock = filelock.FileLock(path.with_name(f".{path.name}.lock"), timeout=wait)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,8 +28,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import filelock
-
 from . import remembered
 from .disk import discard, free_bytes, sibling, store_error, sync_folder, translated, write_whole
 from .errors import StoreError
@@ -326,6 +324,8 @@ def _wait_for(
 
 def _entered(path: Path, wait: float, stack: contextlib.ExitStack) -> bool:
     """Enter the lock; who may write beside it may hold it, also if another user made it."""
+    import filelock  # what is on this disk is loaded without a lock
+
     mode = 0o644 | path.parent.stat().st_mode & 0o022
     try:
         stack.enter_context(filelock.FileLock(path, timeout=wait, mode=mode))

@@ -19,7 +19,7 @@ import pytest
 from benchmarks.faultlab.lab import REPO, Clean, Lab
 from kernelhub.disk import alone_with
 from kernelhub.errors import StoreError
-from kernelhub.formats.policy import parse_policy
+from kernelhub.formats.policy_toml import parse_policy
 
 Laboratory = tuple[Lab, dict[str, Clean]]
 As = Callable[..., dict[str, Any]]
