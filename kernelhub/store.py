@@ -20,6 +20,7 @@ import hashlib
 import json
 import logging
 import os
+import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,8 @@ LAYOUT = "v1"
 RECEIPT_SCHEMA = 1
 _PATIENCE = 30.0
 _PATIENCE_AGAIN = 0.2
+_POLL = 0.5
+_LOOK = 0.05
 _LEFTOVER_AGE = 7 * 24 * 3600.0
 _told: set[Path] = set()  # damaged files that were spoken of
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
@@ -112,7 +115,12 @@ class Repository:
 
     @contextlib.contextmanager
     def lock(
-        self, name: str, wait: float, progress: Callable[[], object] | None = None
+        self,
+        name: str,
+        wait: float,
+        progress: Callable[[], object] | None = None,
+        *,
+        until: Callable[[], object] | None = None,
     ) -> Iterator[bool]:
         """Hold a lock between processes for the block.
 
@@ -120,19 +128,22 @@ class Repository:
             name: what is locked.
             wait: seconds to wait for it.
             progress: how far its holder is; waiting ends early where this does not change.
+            until: whether what its holder works for is there, so that many who wait need not take
+                the lock one after the other.
 
         Yields:
-            Whether it is held. It is not where the file system has no locks or cannot be written,
-            and where the holder kept it too long: then go on without, in private files; a holder
-            that hangs must not stop everybody else.
+            Whether it is held. It is not where `until` says so, where the file system has no locks
+            or cannot be written, and where the holder kept it too long: then go on without, in
+            private files; a holder that hangs must not stop everybody else.
         """
         path = self.folder / "locks" / f"{name}.lock"
         with contextlib.ExitStack() as stack:
             wait = min(wait, _PATIENCE_AGAIN) if self._hung else max(wait, 0.0)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                held = _wait_for(path, wait, progress, stack)
-                self._hung = self._hung or not held
+                held = not (until and until()) and _wait_for(path, wait, progress, until, stack)
+            except _Hung:
+                self._hung, held = True, False
             except (OSError, NotImplementedError) as error:
                 logger.debug("no lock at %s: %s", path, error)
                 held = False
@@ -304,31 +315,60 @@ def _is_own(folder: Path) -> bool:
     return folder.stat().st_uid == os.geteuid()
 
 
+class _Hung(Exception):
+    """A lock was kept for too long."""
+
+
 def _wait_for(
-    path: Path, wait: float, progress: Callable[[], object] | None, stack: contextlib.ExitStack
+    path: Path,
+    wait: float,
+    progress: Callable[[], object] | None,
+    until: Callable[[], object] | None,
+    stack: contextlib.ExitStack,
 ) -> bool:
-    """Enter the lock at `path` into `stack`, unless it takes too long."""
-    began = time.monotonic()
+    """Enter the lock at `path` into `stack`; False if what it was for came first.
+
+    Raises:
+        _Hung: it takes too long, or its holder does not get on.
+    """
+    began = looked = time.monotonic()
     wait = min(wait, 2 * _PATIENCE) if progress is None else wait
     patience = wait if progress is None else min(_PATIENCE, wait / 2)
     before = progress() if progress is not None else None
-    while not _entered(path, patience, stack):
-        waited = time.monotonic() - began
-        now = progress() if progress is not None else None
-        if now == before or waited >= wait:
-            logger.warning("%s: held for %.0f s by another process; going on", path, waited)
+    while not _entered(path, stack):
+        if _comes(until, min(_POLL, wait)):
             return False
-        before = now
+        now = time.monotonic()
+        if now - looked >= patience or now - began >= wait:
+            reached = progress() if progress is not None else None
+            if reached == before or now - began >= wait:
+                waited = now - began
+                logger.warning("%s: held for %.0f s by another process; going on", path, waited)
+                raise _Hung
+            before, looked = reached, now
     return True
 
 
-def _entered(path: Path, wait: float, stack: contextlib.ExitStack) -> bool:
-    """Enter the lock; who may write beside it may hold it, also if another user made it."""
+def _comes(until: Callable[[], object] | None, seconds: float) -> bool:
+    """Whether that comes within a time. Looking is cheap, and trying a lock is not."""
+    ends = time.monotonic() + seconds
+    while (left := ends - time.monotonic()) > 0:
+        if until is not None and until():
+            return True
+        pause = random.uniform(0.5, 1.0) * _LOOK  # noqa: S311 - spreads those who wait
+        time.sleep(min(pause, left))
+        if until is None:
+            return False
+    return False
+
+
+def _entered(path: Path, stack: contextlib.ExitStack) -> bool:
+    """Enter the lock if it is free; who may write beside it may hold it, whoever made it."""
     import filelock  # what is on this disk is loaded without a lock
 
     mode = 0o644 | path.parent.stat().st_mode & 0o022
     try:
-        stack.enter_context(filelock.FileLock(path, timeout=wait, mode=mode))
+        stack.enter_context(filelock.FileLock(path, blocking=False, mode=mode))
     except filelock.Timeout:
         return False
     return True

@@ -183,7 +183,7 @@ def test_locks_that_are_never_released(laboratory: Laboratory) -> None:
     for lock in locks:
         lock.acquire()
     began = time.monotonic()
-    outcome = lab.run("get", environment={"KERNELHUB_TIMEOUT": "2"})
+    outcome = lab.run("get", environment={"KERNELHUB_TIMEOUT": "4"})
     for lock in locks:
         lock.release()
     assert outcome["ok"], outcome
