@@ -20,7 +20,6 @@ import hashlib
 import json
 import logging
 import os
-import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,19 +29,28 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from . import remembered
-from .disk import discard, free_bytes, sibling, store_error, sync_folder, translated, write_whole
+from .disk import (
+    discard,
+    free_bytes,
+    remove,
+    sibling,
+    stale,
+    store_error,
+    sync_folder,
+    touched,
+    translated,
+    write_whole,
+)
 from .errors import StoreError
 from .hashing import FileId
+from .process_lock import Hung, enter
 from .remembered import Remembered
 
 logger = logging.getLogger(__name__)
 
 LAYOUT = "v1"
 RECEIPT_SCHEMA = 1
-_PATIENCE = 30.0
 _PATIENCE_AGAIN = 0.2
-_POLL = 0.5
-_LOOK = 0.05
 _LEFTOVER_AGE = 7 * 24 * 3600.0
 _told: set[Path] = set()  # damaged files that were spoken of
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
@@ -88,6 +96,12 @@ class Store:
     def scratch(self) -> Path:
         """A folder on the same file system, for what is not to be seen yet."""
         return self._root / "scratch"
+
+    def repositories(self) -> Iterator[Repository]:
+        """The copies of each repository of every Hub."""
+        for folder in sorted(self._root.glob("*/*--*")):
+            if folder.parent != self.scratch():
+                yield Repository(folder, folder.name.replace("--", "/", 1))
 
     def everything(self) -> Iterator[tuple[str, Stored]]:
         """Each stored variant of every Hub, with the name of the Hub's folder."""
@@ -141,8 +155,8 @@ class Repository:
             wait = min(wait, _PATIENCE_AGAIN) if self._hung else max(wait, 0.0)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                held = not (until and until()) and _wait_for(path, wait, progress, until, stack)
-            except _Hung:
+                held = not (until and until()) and enter(path, wait, progress, until, stack)
+            except Hung:
                 self._hung, held = True, False
             except (OSError, NotImplementedError) as error:
                 logger.debug("no lock at %s: %s", path, error)
@@ -292,6 +306,11 @@ class Repository:
         with translated(self.folder):
             (self.folder / commit / name).unlink(missing_ok=True)
 
+    def unfinished(self) -> Iterator[Path]:
+        """Notes whose writers died before they had their names, a day ago or more."""
+        for pattern in (".*", f"{'?' * 40}*/.*", f"{'?' * 40}*/*/.*"):
+            yield from stale(self.folder, pattern)
+
     def _throw_away(self, place: Path) -> None:
         """Take a folder out of sight in one step, then remove it; readers keep what they opened."""
         trash = sibling(self.folder / "incoming" / "trash")
@@ -304,8 +323,10 @@ class Repository:
         oldest = time.time() - _LEFTOVER_AGE
         for path in keep.parent.iterdir():
             with contextlib.suppress(OSError):  # somebody else was quicker
-                if path != keep and path.stat().st_mtime < oldest:
-                    discard(path)
+                if path != keep and touched(path) < oldest:
+                    remove(path)
+        for path in self.unfinished():
+            remove(path)
 
 
 def _is_own(folder: Path) -> bool:
@@ -313,65 +334,6 @@ def _is_own(folder: Path) -> bool:
     if os.name == "nt" or not folder.exists():
         return True
     return folder.stat().st_uid == os.geteuid()
-
-
-class _Hung(Exception):
-    """A lock was kept for too long."""
-
-
-def _wait_for(
-    path: Path,
-    wait: float,
-    progress: Callable[[], object] | None,
-    until: Callable[[], object] | None,
-    stack: contextlib.ExitStack,
-) -> bool:
-    """Enter the lock at `path` into `stack`; False if what it was for came first.
-
-    Raises:
-        _Hung: it takes too long, or its holder does not get on.
-    """
-    began = looked = time.monotonic()
-    wait = min(wait, 2 * _PATIENCE) if progress is None else wait
-    patience = wait if progress is None else min(_PATIENCE, wait / 2)
-    before = progress() if progress is not None else None
-    while not _entered(path, stack):
-        if _comes(until, min(_POLL, wait)):
-            return False
-        now = time.monotonic()
-        if now - looked >= patience or now - began >= wait:
-            reached = progress() if progress is not None else None
-            if reached == before or now - began >= wait:
-                waited = now - began
-                logger.warning("%s: held for %.0f s by another process; going on", path, waited)
-                raise _Hung
-            before, looked = reached, now
-    return True
-
-
-def _comes(until: Callable[[], object] | None, seconds: float) -> bool:
-    """Whether that comes within a time. Looking is cheap, and trying a lock is not."""
-    ends = time.monotonic() + seconds
-    while (left := ends - time.monotonic()) > 0:
-        if until is not None and until():
-            return True
-        pause = random.uniform(0.5, 1.0) * _LOOK  # noqa: S311 - spreads those who wait
-        time.sleep(min(pause, left))
-        if until is None:
-            return False
-    return False
-
-
-def _entered(path: Path, stack: contextlib.ExitStack) -> bool:
-    """Enter the lock if it is free; who may write beside it may hold it, whoever made it."""
-    import filelock  # what is on this disk is loaded without a lock
-
-    mode = 0o644 | path.parent.stat().st_mode & 0o022
-    try:
-        stack.enter_context(filelock.FileLock(path, blocking=False, mode=mode))
-    except filelock.Timeout:
-        return False
-    return True
 
 
 def _render_receipt(receipt: Receipt) -> bytes:
