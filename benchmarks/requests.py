@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 os.environ["HF_HUB_DISABLE_XET"] = "1"  # the embedded Hub takes large files by LFS
@@ -27,7 +27,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from benchmarks._report import Figure, Report, arguments, emit
 from kernelhub.formats.digest import Digest, hash_bytes
-from kernelhub.formats.metadata import Metadata, render_metadata
+from kernelhub.formats.metadata import parse_metadata, render_metadata
 from kernelhub.serve.testing import RunningHub, running_hub
 
 OURS, PEER = "kernelhub", "kernels"
@@ -119,8 +119,8 @@ def publish(api: HfApi, repo_id: str, extra: Mapping[str, bytes]) -> str:
         "backend": {"type": "cpu"},
     }
     digest = Digest(algorithm="sha256", files={p: hash_bytes(d) for p, d in files.items()})
-    metadata = Metadata.model_validate(value, by_alias=True, by_name=False)
-    rendered = render_metadata(metadata.model_copy(update={"digest": digest}))
+    metadata = parse_metadata(json.dumps(value).encode())
+    rendered = render_metadata(replace(metadata, digest=digest))
     api.create_repo(repo_id, repo_type="kernel")
     api.create_branch(repo_id, repo_type="kernel", branch="v1")
     operations = [

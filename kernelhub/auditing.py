@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import signatures
-from .disk import discard
+from .disk import DAY, remove, touched
 from .errors import FormatError, HubError, IntegrityError, KernelHubError, NotCached, NotFoundError
 from .formats.lock import Lock, LockedKernel
 from .places import HubPlace, Ready
@@ -18,7 +18,7 @@ from .resolution import Way
 from .signature_file import read_bundle
 from .store import Repository, Store, Stored, hub_folder
 
-DAY = 24 * 3600.0
+_LEFT = "left by a process that ended"
 _OFFLINE = Way(connect=None, remaining=lambda: 10.0)
 
 
@@ -132,7 +132,7 @@ def prune(
     for path, why in _leftovers(store, now):
         removed.append(Removed(path=path, size=_size(path), why=why))
         if not dry_run:
-            _delete(path)
+            remove(path)
     return tuple(removed)
 
 
@@ -184,8 +184,10 @@ def _leftovers(store: Store, now: float) -> Iterator[tuple[Path, str]]:
     places = [*store.root.glob("*/*/incoming/*"), *store.scratch().glob("*")]
     for path in sorted(places):
         with contextlib.suppress(OSError):  # its process has just ended, and took it along
-            if now - path.stat().st_mtime > DAY:
-                yield path, "left by a process that ended"
+            if now - touched(path) > DAY:
+                yield path, _LEFT
+    for repository in store.repositories():
+        yield from ((path, _LEFT) for path in repository.unfinished())
 
 
 def _size(path: Path) -> int:
@@ -194,10 +196,3 @@ def _size(path: Path) -> int:
         with contextlib.suppress(OSError):  # gone meanwhile
             total += file.stat().st_size if file.is_file() else 0
     return total
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        discard(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import click
 from . import auditing, settings
 from .cli import EXIT_FAULTS
 from .cli_lock import json_option
+from .disk import DAY
 from .formats.lock import Lock
 from .locks import project_lock
 from .store import Store
@@ -68,7 +69,7 @@ def cache_prune(older_than: float, everything: bool, dry_run: bool, as_json: boo
     removed = auditing.prune(
         Store(now.cache, now.endpoint),
         _lock(now),
-        older_than=older_than * auditing.DAY,
+        older_than=older_than * DAY,
         everything=everything,
         dry_run=dry_run,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from .cli_lock import json_option
+from .formats.metadata import metadata_value
 from .inspecting import Inspected, inspect
 from .locking import needed
 
@@ -35,7 +36,7 @@ def _printable(line: str) -> str:
 
 
 def _value(found: Inspected) -> dict[str, Any]:
-    metadata = found.metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+    metadata = metadata_value(found.metadata)
     fields = {name: getattr(found, name) for name in Inspected.__dataclass_fields__}
     return {**fields, "metadata": metadata}
 

@@ -62,8 +62,12 @@ def _is_marked(asked: Asked) -> bool:
     """Whether the Hub marks the publisher as trusted; processes that start together ask once."""
     repository, way = asked.repository, asked.way
     assert way.connect is not None  # noqa: S101 - consent_before has seen to it
-    with repository.lock("trust", way.remaining() / 2):
-        if asked.commit in repository.remembered().trusted:
+
+    def is_remembered() -> bool:
+        return asked.commit in repository.remembered().trusted
+
+    with repository.lock("trust", way.remaining() / 2, until=is_remembered):
+        if is_remembered():
             return True
         marked = way.connect(False).is_trusted_publisher(repository.repo_id.partition("/")[0])
         if marked:

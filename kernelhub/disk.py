@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import errno
+import glob
 import logging
 import os
+import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import filelock
-
 from .errors import StoreError
 
 logger = logging.getLogger(__name__)
 
+DAY = 24 * 3600.0
+_SIBLING = re.compile(r"\..+\.\d+-[0-9a-f]{8}", re.DOTALL)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -50,8 +53,39 @@ def store_error(error: OSError, path: Path, needed: int | None = None) -> StoreE
 
 
 def sibling(path: Path) -> Path:
-    """A name beside `path` that nobody else uses, for `os.replace` onto it."""
+    """A name beside `path` that nobody else uses, for `os.replace` onto it.
+
+    What writers of the same file left that died a day ago or more is removed.
+    """
+    for left in stale(path.parent, f".{glob.escape(path.name)}.*"):
+        remove(left)
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
+
+
+def stale(folder: Path, pattern: str) -> Iterator[Path]:
+    """What has a name that `sibling` gave, below a folder, and was not touched for a day."""
+    with suppress(OSError):  # somebody else is cleaning, or it may not be read
+        for path in folder.glob(pattern):
+            if _SIBLING.fullmatch(path.name) and time.time() - touched(path) > DAY:
+                yield path
+
+
+def touched(path: Path) -> float:
+    """When a file, or anything in a folder, was written last. Raises OSError if it is gone."""
+    newest = path.lstat().st_mtime
+    for inner in path.rglob("*") if path.is_dir() and not path.is_symlink() else ():
+        with suppress(OSError):
+            newest = max(newest, inner.lstat().st_mtime)
+    return newest
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder that nobody should see any more; what cannot be, is left."""
+    if path.is_dir() and not path.is_symlink():
+        discard(path)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -82,6 +116,8 @@ def alone_with(path: Path, wait: float = 10.0) -> Iterator[None]:
         StoreError: another process has kept it for more than `wait` seconds, or the folder of
             `path` cannot be written.
     """
+    import filelock  # what is on this disk is loaded without a lock
+
     lock = filelock.FileLock(path.with_name(f".{path.name}.lock"), timeout=wait)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,6 @@ from pathlib import Path
 from .disk import is_there, translated, write_whole
 from .errors import InputError, LockError
 from .formats.lock import NAME, Lock, LockedKernel, parse_lock
-from .formats.lock_text import render_lock
 from .formats.requirement import Requirement
 from .settings import Settings
 
@@ -71,6 +70,8 @@ def write_lock(path: Path, lock: Lock) -> bool:
         FormatError: it would be larger than a lock may be.
         StoreError: the disk failed; the file is then as it was.
     """
+    from .formats.lock_text import render_lock  # a load writes none
+
     with translated(path):
         before = path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
         text = render_lock(lock, before)

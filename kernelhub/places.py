@@ -138,10 +138,14 @@ class HubPlace:
     def _listing(self) -> tuple[RemoteFile, ...]:
         """The commit's files. A list of none is neither kept nor believed: the Hub is asked."""
         name = "listing.json"
-        if kept := parse_listing(self._repository.note(self._commit, name)):
+
+        def known() -> tuple[RemoteFile, ...] | None:
+            return parse_listing(self._repository.note(self._commit, name))
+
+        if kept := known():
             return kept
-        with self._repository.lock(self._commit, self._way.remaining() / 2):
-            if kept := parse_listing(self._repository.note(self._commit, name)):
+        with self._repository.lock(self._commit, self._way.remaining() / 2, until=known):
+            if kept := known():
                 return kept
             source = self._connect("the list of its files")
             files = source.listing(self._repository.repo_id, self._commit)
@@ -162,8 +166,12 @@ class HubPlace:
         if (data := self._kept_metadata(variant, file.id)) is not None:
             return data
         name = f"metadata/{variant}.json"
-        with self._repository.lock(self._commit, self._way.remaining() / 2):
-            if (data := self._kept_metadata(variant, file.id)) is not None:
+
+        def known() -> bytes | None:
+            return self._kept_metadata(variant, file.id)
+
+        with self._repository.lock(self._commit, self._way.remaining() / 2, until=known):
+            if (data := known()) is not None:
                 return data
             source = self._connect("its metadata")
             with _temporary_folder() as folder:
@@ -260,7 +268,10 @@ class HubPlace:
     def _fresh(self, variant: str, wrong: IntegrityError | None) -> Ready:
         repository, commit = self._repository, self._commit
         with repository.lock(
-            commit, self._way.remaining(), lambda: repository.arrived(commit, variant)
+            commit,
+            self._way.remaining(),
+            lambda: repository.arrived(commit, variant),
+            until=lambda: wrong is None and repository.find(commit, variant),
         ) as held:
             if (stored := self._repository.find(self._commit, variant)) is not None:
                 try:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .disk import translated
-from .formats.policy import Policy, Signer, matches, parse_policy
+from .formats.policy import Policy, matches
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .formats.policy_toml import Signer
 
 NONE = Policy()
 
@@ -108,6 +112,8 @@ def _read(path: Path | None) -> Policy:
         facts = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
         known = _parsed.get(path)
         if known is None or known[0] != facts:
+            from .formats.policy_toml import parse_policy  # imports pydantic
+
             known = (facts, parse_policy(path.read_bytes(), str(path)))
             _parsed[path] = known
     return known[1]

@@ -23,6 +23,7 @@ from .errors import (
     VersionNotFound,
 )
 from .formats.requirement import Requirement, parse_requirement
+from .remembered import Remembered
 from .sources import Source
 from .store import Repository
 
@@ -152,22 +153,39 @@ def _ask(
 ) -> Resolved:
     if requirement.revision is None:
         return pick(requirement, _ask_versions(repository, way, quick=quick), holds_builds)
-    since = _fresh_since(repository.folder, requirement.revision)
-    with repository.lock("resolve", way.remaining() / 2):
-        commit, asked = repository.remembered().revisions.get(requirement.revision, ("", 0.0))
-        if not _is_fresh(asked, since):
-            assert way.connect is not None  # noqa: S101 - resolve has seen to it
-            commit = way.connect(quick).resolve(requirement.repo_id, requirement.revision)
-            now, revision = time.time(), requirement.revision
-            repository.remember(lambda m: m.with_revision(revision, commit, now))
-        return Resolved(commit=commit)
+    return Resolved(
+        commit=_ask_revision(requirement.repo_id, requirement.revision, repository, way, quick)
+    )
+
+
+def _ask_revision(
+    repo_id: str, revision: str, repository: Repository, way: Way, quick: bool
+) -> str:
+    since = _fresh_since(repository.folder, revision)
+
+    def said() -> str | None:
+        commit, asked = repository.remembered().revisions.get(revision, ("", 0.0))
+        return commit if _is_fresh(asked, since) else None
+
+    with repository.lock("resolve", way.remaining() / 2, until=said):
+        if (known := said()) is not None:
+            return known
+        assert way.connect is not None  # noqa: S101 - resolve has seen to it
+        commit = way.connect(quick).resolve(repo_id, revision)
+        now = time.time()
+        repository.remember(lambda m: m.with_revision(revision, commit, now))
+        return commit
 
 
 def _ask_versions(repository: Repository, way: Way, *, quick: bool) -> Mapping[int, str]:
     since = _fresh_since(repository.folder, "versions")
-    with repository.lock("resolve", way.remaining() / 2):
+
+    def said() -> Remembered | None:
         memory = repository.remembered()
-        if _is_fresh(memory.asked, since):
+        return memory if _is_fresh(memory.asked, since) else None
+
+    with repository.lock("resolve", way.remaining() / 2, until=said):
+        if (memory := said()) is not None:
             return memory.versions
         assert way.connect is not None  # noqa: S101 - resolve has seen to it
         versions = way.connect(quick).versions(repository.repo_id)

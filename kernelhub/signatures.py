@@ -18,16 +18,18 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import FormatError, KernelHubError, MissingExtra, TrustError
 from .formats.json_text import load_json
 from .formats.metadata import parse_metadata
-from .formats.policy import Signer
 from .hashing import FileId, hash_file
 from .policies import Rules
 from .signature_file import FILE, Bundle, read_bundle, resources
 from .verify import METADATA, Manifest, manifest_of
+
+if TYPE_CHECKING:
+    from .formats.policy_toml import Signer
 
 _ANEW = "its publisher has to sign it anew with a key that is not"
 

@@ -28,19 +28,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import filelock
-
 from . import remembered
-from .disk import discard, free_bytes, sibling, store_error, sync_folder, translated, write_whole
+from .disk import (
+    discard,
+    free_bytes,
+    remove,
+    sibling,
+    stale,
+    store_error,
+    sync_folder,
+    touched,
+    translated,
+    write_whole,
+)
 from .errors import StoreError
 from .hashing import FileId
+from .process_lock import Hung, enter
 from .remembered import Remembered
 
 logger = logging.getLogger(__name__)
 
 LAYOUT = "v1"
 RECEIPT_SCHEMA = 1
-_PATIENCE = 30.0
 _PATIENCE_AGAIN = 0.2
 _LEFTOVER_AGE = 7 * 24 * 3600.0
 _told: set[Path] = set()  # damaged files that were spoken of
@@ -88,6 +97,12 @@ class Store:
         """A folder on the same file system, for what is not to be seen yet."""
         return self._root / "scratch"
 
+    def repositories(self) -> Iterator[Repository]:
+        """The copies of each repository of every Hub."""
+        for folder in sorted(self._root.glob("*/*--*")):
+            if folder.parent != self.scratch():
+                yield Repository(folder, folder.name.replace("--", "/", 1))
+
     def everything(self) -> Iterator[tuple[str, Stored]]:
         """Each stored variant of every Hub, with the name of the Hub's folder."""
         for receipt in sorted(self._root.glob("*/*/*/receipts/*.json")):
@@ -114,7 +129,12 @@ class Repository:
 
     @contextlib.contextmanager
     def lock(
-        self, name: str, wait: float, progress: Callable[[], object] | None = None
+        self,
+        name: str,
+        wait: float,
+        progress: Callable[[], object] | None = None,
+        *,
+        until: Callable[[], object] | None = None,
     ) -> Iterator[bool]:
         """Hold a lock between processes for the block.
 
@@ -122,19 +142,22 @@ class Repository:
             name: what is locked.
             wait: seconds to wait for it.
             progress: how far its holder is; waiting ends early where this does not change.
+            until: whether what its holder works for is there, so that many who wait need not take
+                the lock one after the other.
 
         Yields:
-            Whether it is held. It is not where the file system has no locks or cannot be written,
-            and where the holder kept it too long: then go on without, in private files; a holder
-            that hangs must not stop everybody else.
+            Whether it is held. It is not where `until` says so, where the file system has no locks
+            or cannot be written, and where the holder kept it too long: then go on without, in
+            private files; a holder that hangs must not stop everybody else.
         """
         path = self.folder / "locks" / f"{name}.lock"
         with contextlib.ExitStack() as stack:
             wait = min(wait, _PATIENCE_AGAIN) if self._hung else max(wait, 0.0)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                held = _wait_for(path, wait, progress, stack)
-                self._hung = self._hung or not held
+                held = not (until and until()) and enter(path, wait, progress, until, stack)
+            except Hung:
+                self._hung, held = True, False
             except (OSError, NotImplementedError) as error:
                 logger.debug("no lock at %s: %s", path, error)
                 held = False
@@ -283,6 +306,11 @@ class Repository:
         with translated(self.folder):
             (self.folder / commit / name).unlink(missing_ok=True)
 
+    def unfinished(self) -> Iterator[Path]:
+        """Notes whose writers died before they had their names, a day ago or more."""
+        for pattern in (".*", f"{'?' * 40}*/.*", f"{'?' * 40}*/*/.*"):
+            yield from stale(self.folder, pattern)
+
     def _throw_away(self, place: Path) -> None:
         """Take a folder out of sight in one step, then remove it; readers keep what they opened."""
         trash = sibling(self.folder / "incoming" / "trash")
@@ -295,8 +323,10 @@ class Repository:
         oldest = time.time() - _LEFTOVER_AGE
         for path in keep.parent.iterdir():
             with contextlib.suppress(OSError):  # somebody else was quicker
-                if path != keep and path.stat().st_mtime < oldest:
-                    discard(path)
+                if path != keep and touched(path) < oldest:
+                    remove(path)
+        for path in self.unfinished():
+            remove(path)
 
 
 def _is_own(folder: Path) -> bool:
@@ -304,34 +334,6 @@ def _is_own(folder: Path) -> bool:
     if os.name == "nt" or not folder.exists():
         return True
     return folder.stat().st_uid == os.geteuid()
-
-
-def _wait_for(
-    path: Path, wait: float, progress: Callable[[], object] | None, stack: contextlib.ExitStack
-) -> bool:
-    """Enter the lock at `path` into `stack`, unless it takes too long."""
-    began = time.monotonic()
-    wait = min(wait, 2 * _PATIENCE) if progress is None else wait
-    patience = wait if progress is None else min(_PATIENCE, wait / 2)
-    before = progress() if progress is not None else None
-    while not _entered(path, patience, stack):
-        waited = time.monotonic() - began
-        now = progress() if progress is not None else None
-        if now == before or waited >= wait:
-            logger.warning("%s: held for %.0f s by another process; going on", path, waited)
-            return False
-        before = now
-    return True
-
-
-def _entered(path: Path, wait: float, stack: contextlib.ExitStack) -> bool:
-    """Enter the lock; who may write beside it may hold it, also if another user made it."""
-    mode = 0o644 | path.parent.stat().st_mode & 0o022
-    try:
-        stack.enter_context(filelock.FileLock(path, timeout=wait, mode=mode))
-    except filelock.Timeout:
-        return False
-    return True
 
 
 def _render_receipt(receipt: Receipt) -> bytes:

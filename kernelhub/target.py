@@ -20,7 +20,7 @@ from typing import Any
 
 from . import settings
 from .formats.tpu import chip_of_kind
-from .formats.tree import DeviceFacts
+from .formats.tree_model import DeviceFacts
 from .formats.variant import BACKENDS, FRAMEWORKS
 
 logger = logging.getLogger(__name__)

@@ -25,6 +25,9 @@ METADATA = "metadata.json"
 Manifest = Mapping[str, FileId]
 """Path relative to the variant (with `/`) to what the file must be."""
 
+_Seen = list[tuple[str, os.stat_result]]
+Facts = tuple[tuple[str, int, int, int, int], ...]
+
 
 def walk(folder: Path) -> Iterator[tuple[str, Path]]:
     """Regular files below `folder` as (path with `/`, place), sorted by path.
@@ -34,23 +37,24 @@ def walk(folder: Path) -> Iterator[tuple[str, Path]]:
     Raises:
         OSError: something cannot be read, or a link leads nowhere.
     """
-    return ((path, place) for path, place, is_regular in _entries(folder) if is_regular)
+    return (
+        (path, folder / path) for path, state in _entries(folder) if stat.S_ISREG(state.st_mode)
+    )
 
 
-def _entries(folder: Path) -> list[tuple[str, Path, bool]]:
-    """What `walk` gives, and with False what is no file either: pipes, sockets, devices."""
-    found: list[tuple[str, Path, bool]] = []
-    for current, names, files in os.walk(folder, onerror=_raise):
-        names[:] = [name for name in names if not (Path(current) / name).is_symlink()]
-        for name in files:
-            place = Path(current) / name
-            is_regular = stat.S_ISREG(place.stat().st_mode)
-            found.append((place.relative_to(folder).as_posix(), place, is_regular))
-    return sorted(found)
-
-
-def _raise(error: OSError) -> None:
-    raise error
+def _entries(folder: Path) -> list[tuple[str, os.stat_result]]:
+    """What is below a folder and is no folder, by path: files, pipes, sockets, devices."""
+    found: list[tuple[str, os.stat_result]] = []
+    pending = [("", str(folder))]
+    while pending:
+        start, place = pending.pop()
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append((f"{start}{entry.name}/", entry.path))
+                elif not stat.S_ISDIR((state := entry.stat()).st_mode):
+                    found.append((start + entry.name, state))
+    return sorted(found, key=lambda item: item[0])
 
 
 def hash_folder(folder: Path, algorithm: Algorithm = "sha256") -> Digest:
@@ -99,24 +103,32 @@ def verify(folder: Path, manifest: Manifest) -> None:
     Raises:
         IntegrityError: names each file with its fault.
     """
+    _verify(folder, _seen(folder), manifest)
+
+
+def _verify(folder: Path, seen: _Seen, manifest: Manifest) -> None:
+    present = {path: state for path, state in seen if digests.is_hashed(path)}
     faults: dict[str, str] = {}
-    try:
-        entries = [entry for entry in _entries(folder) if digests.is_hashed(entry[0])]
-    except OSError as error:
-        raise IntegrityError(f"{folder} cannot be read: {error}") from error
-    present = {path: place for path, place, is_regular in entries if is_regular}
-    others = [path for path, _, is_regular in entries if not is_regular]
     for path, expected in manifest.items():
         if not digests.is_hashed(path):
             continue
-        place = present.pop(path, None)
-        if place is None:
+        state = present.get(path)
+        if state is None or not stat.S_ISREG(state.st_mode):
             faults[path] = "missing"
-        elif fault := _fault(place, expected):
-            faults[path] = fault
-    faults |= dict.fromkeys((*present, *others), "not part of what was published")
+        else:
+            del present[path]
+            if fault := _fault(folder / path, expected):
+                faults[path] = fault
+    faults |= dict.fromkeys(present, "not part of what was published")
     if faults:
         raise IntegrityError(f"{folder} does not hold what was published", faults=faults)
+
+
+def _seen(folder: Path) -> _Seen:
+    try:
+        return _entries(folder)
+    except OSError as error:
+        raise IntegrityError(f"{folder} cannot be read: {error}") from error
 
 
 def _fault(place: Path, expected: FileId) -> str | None:
@@ -129,23 +141,17 @@ def _fault(place: Path, expected: FileId) -> str | None:
     return f"content differs: expected {expected.algorithm} {expected.value}, found {actual}"
 
 
-Facts = tuple[tuple[str, int, int, int, int], ...]
-
-
-def facts(folder: Path) -> Facts:
+def _facts(seen: _Seen) -> Facts:
     """What changes when bytes may have changed: per file its size, times and inode.
 
     A change of content alters the change time even where a program sets the modification time back;
     who can set the system's clock back as well could as well alter this process.
-
-    Raises:
-        OSError: something cannot be read.
     """
-    found: list[tuple[str, int, int, int, int]] = []
-    for path, place in walk(folder):
-        state = place.stat()
-        found.append((path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
-    return tuple(found)
+    return tuple(
+        (path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+        for path, state in seen
+        if stat.S_ISREG(state.st_mode)
+    )
 
 
 _verified: dict[Path, tuple[Facts, dict[str, FileId]]] = {}
@@ -157,14 +163,12 @@ def verify_once(folder: Path, manifest: Manifest) -> None:
     Raises:
         IntegrityError: as `verify`.
     """
-    try:
-        before = facts(folder)
-    except OSError as error:
-        raise IntegrityError(f"{folder} cannot be read: {error}") from error
+    seen = _seen(folder)
+    before = _facts(seen)
     if _verified.get(folder) == (before, dict(manifest)):
         return
     _verified.pop(folder, None)
-    verify(folder, manifest)
+    _verify(folder, seen, manifest)
     _verified[folder] = (before, dict(manifest))
 
 

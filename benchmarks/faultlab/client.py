@@ -96,7 +96,7 @@ def _child(order: Order, operations: dict[str, Callable[[Order], Any]]) -> Outco
     os.environ.update(order.get("environment", {}))
     count = _count_events(order.get("die_at"))
     time.sleep(max(0.0, order.get("start_at", 0.0) - time.monotonic()))
-    began = time.monotonic()
+    began, busy = time.monotonic(), time.process_time()
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             said = operations[order["operation"]](order)
@@ -108,7 +108,8 @@ def _child(order: Order, operations: dict[str, Callable[[Order], Any]]) -> Outco
         trace = "" if clean else traceback.format_exc()[-3000:]
         return {"ok": False, "clean": clean, "error": text, "trace": trace, "events": count[0]}
     ended = time.monotonic()
-    facts = {"took": ended - began, "ended": ended, "said": said}
+    busy = time.process_time() - busy
+    facts = {"took": ended - began, "busy": busy, "ended": ended, "said": said}
     return {"ok": True, "events": count[0], **facts}
 
 
@@ -152,6 +153,8 @@ def _check(module: Any, order: Order) -> None:
 
 
 def _ours() -> dict[str, Callable[[Order], Any]]:
+    import filelock  # noqa: F401 - what the client imports when it is needed
+
     import kernel_builder.hub
     import kernelhub.cli_lock
     import kernelhub.loader

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
@@ -37,6 +37,8 @@ def is_hashed(path: str) -> bool:
 
     Left out are the metadata and its signature at the top, byte code and `__pycache__`.
     """
+    if ".pyc" not in path and "__pycache__" not in path:
+        return path not in UNHASHED
     posix = PurePosixPath(path)
     return not (path in UNHASHED or posix.suffix == ".pyc" or "__pycache__" in posix.parts)
 
@@ -67,14 +69,20 @@ def faults(digest: Digest) -> dict[str, str]:
     """What is wrong with a received digest, by path; empty if it may be believed."""
     found: dict[str, str] = {}
     for path, value in digest.files.items():
-        folders = (str(parent) for parent in PurePosixPath(path).parents)
         if fault := path_fault(path) or value_fault(value, digest.algorithm):
             found[path] = fault
         elif not is_hashed(path):
             found[path] = "files of this name are never part of a digest"
-        elif folder := next((name for name in folders if name in digest.files), None):
+        elif folder := next(filter(digest.files.__contains__, _folders(path)), None):
             found[path] = f"{folder!r} is given as a file, so nothing can be below it"
     return found
+
+
+def _folders(path: str) -> Iterator[str]:
+    """The folders that a sound path is in, innermost first."""
+    while folder := path.rpartition("/")[0]:
+        yield folder
+        path = folder
 
 
 def compare(expected: Digest, actual: Digest) -> dict[str, str]:

@@ -26,7 +26,7 @@ from kernelhub.errors import FormatError, Problem
 
 from .digest import is_hashed
 from .json_text import load_json
-from .metadata import KernelDependency
+from .metadata_model import KernelDependency
 from .models import Received, problem, shown, validate
 from .scalars import Commit, RepoId, Text
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from .build_model import BuildToml
 from .evidence import Evidence
-from .lock import LockToml
-from .metadata import Metadata
-from .policy import PolicyFile
+from .lock_model import LockToml
+from .metadata_model import Metadata
+from .policy_toml import PolicyFile
 
 VERSION = 1
 _MODELS: Mapping[str, type[BaseModel]] = {

@@ -24,21 +24,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, ConfigDict, Field
+from typing import Any
 
 from kernelhub.errors import FormatError, Problem, RequirementError
 
 from .content import content_fault
-from .models import Received, problem, shown, validate
+from .names import path_fault, repo_id_fault
 from .requirement import Requirement, parse_requirement
-from .scalars import Commit, ReceivedVersion, RelativePath, RepoId, Text, custom_error
-from .toml_lines import Positions, decode_text, load_toml
+from .text_faults import COMMIT, unicode_fault
 
 SCHEMA = 1
 NAME = "kernelhub.lock"
-_ANEW = "mend it, or remove the file and run `kernelhub lock`"
+_PIN = ("=", "!", ">", "<", "~", "@")
 _MERGE = "take one side (`git checkout --ours` or `--theirs`), then run `kernelhub lock`"
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |\r?$)")
 
@@ -96,48 +93,11 @@ def sort_key(kernel: LockedKernel) -> tuple[str, int, str]:
     return kernel.repo_id, -1 if kernel.version is None else kernel.version, kernel.commit
 
 
-def _content(value: str) -> str:
-    if fault := content_fault(value):
-        raise custom_error(fault)
-    return value
-
-
-def _dependency(value: str) -> str:
-    try:
-        parse_requirement(value)
-    except RequirementError as error:
-        raise custom_error(error.reason, error.hint) from error
-    return value
-
-
-class KernelTable(Received):
-    """One kernel at one commit."""
-
-    repo_id: RepoId = Field(description="Repository of the kernel.", examples=["org/kernel"])
-    requirement: Text | None = Field(
-        None, description='What the project asks for, "*" for the newest.', examples=[">=1,<3"]
-    )
-    version: ReceivedVersion | None = Field(None, description="Version that it resolved from.")
-    commit: Commit = Field(description="Full commit id.")
-    dependencies: tuple[Annotated[Text, AfterValidator(_dependency)], ...] = Field(
-        (), description="Kernels that it loads.", examples=[["org/norms==1"]]
-    )
-    variants: dict[RelativePath, Annotated[Text, AfterValidator(_content)]] = Field(
-        default_factory=dict, description="Content digest of each variant."
-    )
-
-
-class LockToml(Received):
-    """The tables of a lock."""
-
-    model_config = ConfigDict(title="kernelhub.lock")
-
-    schema_version: Literal[1] = Field(alias="schema", description="Major version of the format.")
-    kernel: tuple[KernelTable, ...] = Field((), description="The locked kernels.")
-
-
 def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
     """Read a lock file.
+
+    What is as it should be is read here without pydantic, whose import takes longer than the rest
+    of a load; `lock_model` judges what is not.
 
     Args:
         data: its text, or its bytes as they are on disk.
@@ -147,65 +107,97 @@ def parse_lock(data: str | bytes, path: str = NAME) -> Lock:
         FormatError: every fault, each with its line; conflict markers of a merge and a newer major
             version are refused with what to do about them.
     """
+    from .toml_lines import decode_text, parse_toml  # most loads find no lock to read
+
     text = decode_text(data, path)
     if markers := _conflict_markers(text, path):
         raise FormatError(path, markers, hint=_MERGE)
-    raw, positions = load_toml(text, path)
-    if (wrong := _schema_problem(raw, path, positions)) is not None:
-        raise FormatError(path, [wrong])
-    model, errors = validate(LockToml, raw)
-    found = [
-        problem(e, model=LockToml, path=path, position=lambda where, _: positions.value(where))
-        for e in errors
-    ]
-    if model is None:
-        raise FormatError(path, found, hint=_ANEW)
-    kernels: list[LockedKernel] = []
-    for index, entry in enumerate(model.kernel):
-        try:
-            kernels.append(_locked(entry))
-        except RequirementError as error:  # noqa: PERF203 - every fault is told at once
-            message = f"requirement {entry.requirement!r}: {error.reason}"
-            found.append(_at(positions, ("kernel", index, "requirement"), path, message))
-    found += _repeated(kernels, path, positions)
-    if found:
-        raise FormatError(path, found, hint=_ANEW)
-    return Lock(kernels=tuple(sorted(kernels, key=sort_key)))
+    try:
+        return _lock(parse_toml(text, path))
+    except (_Unusual, RequirementError):
+        from .lock_model import ANEW, judge  # imports pydantic
+
+        plain, problems = judge(text, path)
+    if plain is None:
+        newer = any(problem.code == "schema" for problem in problems)
+        raise FormatError(path, problems, hint=None if newer else ANEW)
+    return _lock(plain)
 
 
-def _locked(entry: KernelTable) -> LockedKernel:
-    stated = entry.requirement
+class _Unusual(Exception):
+    """Something that is wrong, or right in a way that is seldom seen."""
+
+
+def _lock(raw: Any) -> Lock:
+    tables = raw.get("kernel", [])
+    if type(raw.get("schema")) is not int or raw["schema"] != SCHEMA or type(tables) is not list:
+        raise _Unusual
+    kernels = tuple(sorted(map(_locked, tables), key=sort_key))
+    if len({(k.repo_id, k.commit) for k in kernels}) != len(kernels):
+        raise _Unusual
+    direct = [k.repo_id for k in kernels if k.requirement is not None]
+    if len(set(direct)) != len(direct):
+        raise _Unusual
+    return Lock(kernels=kernels)
+
+
+def _locked(table: Any) -> LockedKernel:
+    if type(table) is not dict:
+        raise _Unusual
+    repo_id, commit = _text(table.get("repo-id")), _text(table.get("commit"))
+    version = table.get("version")
+    if repo_id_fault(repo_id) or not COMMIT.fullmatch(commit):
+        raise _Unusual
+    if version is not None and not (type(version) is int and 0 <= version < 2**64):
+        raise _Unusual
     requirement = None
-    if stated is not None:
-        requirement = parse_requirement(entry.repo_id + ("" if stated == "*" else stated))
+    if "requirement" in table:
+        requirement = requirement_of(repo_id, _text(table["requirement"]))
     return LockedKernel(
-        repo_id=entry.repo_id,
+        repo_id=repo_id,
         requirement=requirement,
-        version=entry.version,
-        commit=entry.commit,
-        variants=dict(sorted(entry.variants.items())),
-        dependencies=tuple(sorted(entry.dependencies)),
+        version=version,
+        commit=commit.lower(),
+        variants=_variants(table.get("variants", {})),
+        dependencies=_dependencies(table.get("dependencies", [])),
     )
 
 
-def _repeated(kernels: list[LockedKernel], path: str, positions: Positions) -> list[Problem]:
-    found: list[Problem] = []
-    seen: dict[tuple[str, str], int] = {}
-    direct: dict[str, int] = {}
-    for index, kernel in enumerate(kernels):
-        first = seen.setdefault((kernel.repo_id, kernel.commit), index)
-        if first != index:
-            message = f"{kernel.repo_id} is listed twice at commit {kernel.commit[:12]}"
-            found.append(_at(positions, ("kernel", index, "repo-id"), path, message))
-        elif kernel.requirement and direct.setdefault(kernel.repo_id, index) != index:
-            message = f"{kernel.repo_id} is listed twice with a requirement of the project"
-            found.append(_at(positions, ("kernel", index, "requirement"), path, message))
+def requirement_of(repo_id: str, stated: str) -> Requirement:
+    """The requirement that an entry states, such as ">=1,<3" or "*".
+
+    Raises:
+        RequirementError: it is none.
+    """
+    if stated == "*":
+        return Requirement(repo_id=repo_id)
+    if not stated.lstrip().startswith(_PIN):
+        raise RequirementError(stated, "expected *, or one of == != >= <= > < @", column=1)
+    return parse_requirement(repo_id + stated)
+
+
+def _variants(raw: Any) -> dict[str, str]:
+    if type(raw) is not dict:
+        raise _Unusual
+    found = {_text(name): _text(value) for name, value in sorted(raw.items())}
+    if any(path_fault(name) or content_fault(value) for name, value in found.items()):
+        raise _Unusual
     return found
 
 
-def _at(positions: Positions, where: tuple[int | str, ...], path: str, message: str) -> Problem:
-    line, column = positions.value(where)
-    return Problem(message=message, path=path, line=line, column=column, code="lock")
+def _dependencies(raw: Any) -> tuple[str, ...]:
+    if type(raw) is not list:
+        raise _Unusual
+    found = tuple(sorted(map(_text, raw)))
+    for dependency in found:
+        parse_requirement(dependency)
+    return found
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or unicode_fault(value):
+        raise _Unusual
+    return value
 
 
 def _conflict_markers(text: str, path: str) -> list[Problem]:
@@ -220,20 +212,3 @@ def _conflict_markers(text: str, path: str) -> list[Problem]:
         for number, line in enumerate(text.split("\n"), 1)
         if _CONFLICT.match(line)
     ]
-
-
-def _schema_problem(raw: Mapping[str, Any], path: str, positions: Positions) -> Problem | None:
-    schema = raw.get("schema")
-    if type(schema) is int and schema == SCHEMA:
-        return None
-    line, column = positions.value(("schema",))
-    if type(schema) is int and schema > SCHEMA:
-        message = f"schema {schema} is of a newer kernelhub; this one reads {SCHEMA}"
-        hint = "pip install --upgrade kernelhub"
-    elif "schema" not in raw:
-        message, hint = "the schema number is missing", f"its first line is schema = {SCHEMA}"
-    else:
-        message, hint = f"expected the schema number {SCHEMA}, found {shown(schema)}", _ANEW
-    return Problem(
-        message=message, path=path, at="schema", line=line, column=column, hint=hint, code="schema"
-    )

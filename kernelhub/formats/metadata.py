@@ -2,166 +2,116 @@
 
 HF's client ignores that key, as every reader ignores keys that it does not know. Ours has a schema
 number of its own; a reader refuses a number that it does not know.
+
+Every load reads one, so what is as it should be is read here without pydantic, whose import takes
+longer than the rest of a load. `metadata_model` judges what is not, and has the last word.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Literal, get_args
-
-from pydantic import AliasChoices, ConfigDict, Field, StrictBool, model_validator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, get_args
 
 from kernelhub.errors import FormatError, Problem
 
 from .digest import Algorithm, Digest, faults
 from .json_text import load_json
-from .models import Received, problem, shown, validate
-from .scalars import (
-    Commit,
-    Dependency,
-    GitUrl,
-    MajorMinorPatch,
-    ReceivedName,
-    ReceivedVersion,
-    RepoId,
-    Specifier,
-    Text,
-    custom_error,
+from .names import repo_id_fault
+from .text_faults import (
+    COMMIT,
+    dependency_fault,
+    git_url_fault,
+    minver_fault,
+    received_name_fault,
+    specifier_fault,
+    unicode_fault,
 )
-from .variant import Backend, Framework
+from .variant import BACKENDS, FRAMEWORKS, Backend, Framework
 
 SCHEMA = 1
-
-Language = Literal["triton", "gluon", "pallas", "helion", "torch"]
-LANGUAGES: tuple[Language, ...] = get_args(Language)
-
-Tool = Literal["python", "torch", "triton", "jax", "helion"]
-TOOLS: tuple[Tool, ...] = get_args(Tool)
+_LARGEST = 2**64 - 1
+_KEYS = {"extension": "kernelhub", "schema_version": "schema"}
 
 
-class KernelDependency(Received):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelDependency:
     """Another kernel that this one loads: exactly one of `version` and `revision`."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    repo_id: RepoId = Field(description="Repository of the kernel.", examples=["org/kernel"])
-    version: ReceivedVersion | None = Field(None, description="Its version.")
-    revision: Text | None = Field(None, description="A branch, tag or commit instead.")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> KernelDependency:
-        if (self.version is None) == (self.revision is None):
-            raise custom_error("expected exactly one of 'version' and 'revision'")
-        return self
+    repo_id: str
+    version: int | None = None
+    revision: str | None = None
 
 
-class BackendInfo(Received):
-    """What a variant runs on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendInfo:
+    """What a variant runs on; `archs` such as "9.0" or "gfx942", None for any."""
 
-    type: Backend = Field(description="The backend.")
-    archs: tuple[Text, ...] | None = Field(
-        None, description='Architectures it was made for, such as "9.0" or "gfx942"; null is any.'
-    )
-
-
-def _one_commit(raw: object) -> object:
-    """HF's reader knows `sha` as an older name of `commit`, and takes neither twice nor as null."""
-    if isinstance(raw, dict):
-        if "commit" in raw and "sha" in raw:
-            raise custom_error("'commit' is given twice, once under its older name 'sha'")
-        if any(raw.get(key, "") is None for key in ("commit", "sha", "dirty")):
-            raise custom_error("'commit' and 'dirty' may be left out but not null")
-    return raw
+    type: Backend
+    archs: tuple[str, ...] | None = None
 
 
-class GitState(Received):
-    """State of a git checkout."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitState:
+    """HEAD of a git checkout, and whether tracked files were changed."""
 
-    _check_commit = model_validator(mode="before")(_one_commit)
-
-    commit: Commit = Field(
-        description="Commit of HEAD, 40 or 64 hexadecimal digits.",
-        validation_alias=AliasChoices("commit", "sha"),
-    )
-    dirty: StrictBool = Field(description="Whether tracked files were changed.")
+    commit: str
+    dirty: bool
 
 
-class BuilderVersion(Received):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuilderVersion:
     """The builder that made a variant; `commit` and `dirty` are known together or not at all."""
 
-    _check_commit = model_validator(mode="before")(_one_commit)
-
-    version: Text = Field(description="Version of the builder.")
-    commit: Commit | None = Field(None, validation_alias=AliasChoices("commit", "sha"))
-    dirty: StrictBool | None = None
-
-    @model_validator(mode="after")
-    def _together(self) -> BuilderVersion:
-        if (self.commit is None) != (self.dirty is None):
-            raise custom_error("'commit' and 'dirty' must be given together")
-        return self
+    version: str
+    commit: str | None = None
+    dirty: bool | None = None
 
 
-class Provenance(Received):
-    """Where a build came from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a build came from: the builder, and the kernel's own checkout."""
 
-    kernel_builder: BuilderVersion = Field(description="The builder.")
-    kernel: GitState | None = Field(None, description="The kernel's own checkout.")
-
-
-class KernelhubExtension(Received):
-    """What HF's format has no place for. Read from the key "kernelhub"."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["schema"]})
-
-    schema_version: Literal[1] = Field(
-        1,
-        description="Major version of this object; readers refuse one that they do not know.",
-        title="schema",
-        validation_alias="schema",
-        serialization_alias="schema",
-    )
-    framework: Framework = Field("torch", description="What the kernel's tensors belong to.")
-    languages: tuple[Text, ...] = Field(
-        (), description=f"What its kernels are written in: {', '.join(LANGUAGES)}."
-    )
-    requires: dict[Text, Specifier] = Field(
-        default_factory=dict,
-        description=f"PEP 440 specifiers of tools: {', '.join(TOOLS)}.",
-    )
-    dependencies: tuple[Dependency, ...] = Field(
-        (), description="Python packages that it imports (PEP 508)."
-    )
+    kernel_builder: BuilderVersion
+    kernel: GitState | None = None
 
 
-class Metadata(Received):
-    """One variant's `metadata.json`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelhubExtension:
+    """What HF's format has no place for. Read from the key "kernelhub".
 
-    model_config = ConfigDict(title="metadata.json")
+    Attributes:
+        framework: what the kernel's tensors belong to.
+        languages: what its kernels are written in ("triton", "pallas", ...).
+        requires: tool ("torch", "triton", "jax", ...) to PEP 440 specifiers.
+        dependencies: Python packages that it imports (PEP 508).
+    """
 
-    name: ReceivedName = Field(description="The kernel's name.")
-    id: Text = Field(description="Name that is unique to this build and variant.")
-    version: ReceivedVersion = Field(description="The kernel's version, 0 while it is unstable.")
-    kernels_minver: MajorMinorPatch | None = Field(
-        None, description="Least version of HF's client that can load it."
-    )
-    license: Text = Field(description="Licence of the kernel.")
-    upstream: GitUrl | None = Field(None, description="Git URL of the project it comes from.")
-    source: GitUrl | None = Field(None, description="Git URL of the kernel's source.")
-    python_depends: tuple[Text, ...] = Field(
-        description="Packages out of the list that HF's client knows."
-    )
-    kernel_depends: tuple[KernelDependency, ...] = Field((), description="Kernels that it loads.")
-    backend: BackendInfo = Field(description="What it runs on.")
-    digest: Digest | None = Field(None, description="Hashes of its files.")
-    provenance: Provenance | None = Field(None, description="Where the build came from.")
-    extension: KernelhubExtension | None = Field(
-        None,
-        description="What HF's format has no place for.",
-        title="kernelhub",
-        validation_alias="kernelhub",
-        serialization_alias="kernelhub",
-    )
+    schema_version: int = SCHEMA
+    framework: Framework = "torch"
+    languages: tuple[str, ...] = ()
+    requires: Mapping[str, str] = field(default_factory=dict)
+    dependencies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """One variant's `metadata.json`; what each key means is in its JSON Schema."""
+
+    name: str
+    id: str
+    version: int
+    kernels_minver: str | None = None
+    license: str
+    upstream: str | None = None
+    source: str | None = None
+    python_depends: tuple[str, ...]
+    kernel_depends: tuple[KernelDependency, ...] = ()
+    backend: BackendInfo
+    digest: Digest | None = None
+    provenance: Provenance | None = None
+    extension: KernelhubExtension | None = None
 
 
 def parse_metadata(data: bytes, path: str = "metadata.json") -> Metadata:
@@ -175,21 +125,15 @@ def parse_metadata(data: bytes, path: str = "metadata.json") -> Metadata:
         FormatError: no JSON, or values that are missing or wrong; every fault at once.
     """
     raw = load_json(data, path)
-    if not isinstance(raw, dict):
-        raise FormatError(
-            path, [Problem(message=f"expected an object, found {shown(raw)}", path=path)]
-        )
-    found = _schema_problems(raw, path)
-    if found:
-        raw = {key: value for key, value in raw.items() if key != "kernelhub"}
-    metadata, errors = validate(Metadata, raw)
-    found += [
-        problem(error, model=Metadata, path=path, position=lambda *_: None) for error in errors
-    ]
-    found += _digest_problems(raw.get("digest"), path)
-    if found or metadata is None:
-        raise FormatError(path, found)
-    return metadata
+    try:
+        return _metadata(raw)
+    except _Unusual:
+        from .metadata_model import judge  # imports pydantic
+
+        plain, problems = judge(raw, path)
+    if plain is None:
+        raise FormatError(path, problems)
+    return _metadata(plain)
 
 
 def render_metadata(metadata: Metadata) -> bytes:
@@ -201,36 +145,146 @@ def render_metadata(metadata: Metadata) -> bytes:
     if metadata.digest is not None and (wrong := faults(metadata.digest)):
         found = [Problem(message=why, path=name, code="digest") for name, why in wrong.items()]
         raise FormatError("metadata.json", found, hint="rename or remove these files")
-    value = metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return json.dumps(metadata_value(metadata), indent=2, ensure_ascii=False).encode()
+
+
+def metadata_value(metadata: Metadata) -> dict[str, Any]:
+    """What `render_metadata` writes, as plain values: what is None is left out."""
+    value: dict[str, Any] = _plain(metadata)
     if metadata.digest is not None:
         files = sorted(metadata.digest.files.items(), key=lambda item: item[0].encode())
-        value["digest"] = {"algorithm": metadata.digest.algorithm, "files": dict(files)}
-    return json.dumps(value, indent=2, ensure_ascii=False).encode()
+        value["digest"]["files"] = dict(files)
+    return value
 
 
-def _schema_problems(raw: dict[str, object], path: str) -> list[Problem]:
-    extension = raw.get("kernelhub")
-    if not isinstance(extension, dict):
-        return []
-    schema = extension.get("schema")
-    if type(schema) is int and schema == SCHEMA:
-        return []
-    is_newer = type(schema) is int and schema > SCHEMA
-    message = f"expected the schema number {SCHEMA}, found {shown(schema)}"
-    hint = "a newer kernelhub wrote it: pip install --upgrade kernelhub" if is_newer else None
-    return [Problem(message=message, path=path, at="kernelhub.schema", hint=hint, code="schema")]
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        held = ((name.name, getattr(value, name.name)) for name in fields(value))
+        return {_key(name): _plain(inner) for name, inner in held if inner is not None}
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
-def _digest_problems(raw: object, path: str) -> list[Problem]:
-    """Faults of the digest's content; its types are pydantic's business."""
-    if not isinstance(raw, dict) or not isinstance(raw.get("files"), dict):
-        return []
-    algorithm = next((a for a in get_args(Algorithm) if a == raw.get("algorithm")), None)
-    if algorithm is None:
-        return []
-    files = {name: value for name, value in raw["files"].items() if isinstance(value, str)}
+def _key(attribute: str) -> str:
+    return _KEYS.get(attribute, attribute.replace("_", "-"))
+
+
+class _Unusual(Exception):
+    """Something that is wrong, or right in a way that is seldom seen."""
+
+
+def _metadata(raw: Any) -> Metadata:
+    table = _table(raw)
+    return Metadata(
+        name=_text(table.get("name"), received_name_fault),
+        id=_text(table.get("id")),
+        version=_version(table.get("version")),
+        kernels_minver=_optional(table, "kernels-minver", lambda v: _text(v, minver_fault)),
+        license=_text(table.get("license")),
+        upstream=_optional(table, "upstream", lambda v: _text(v, git_url_fault)),
+        source=_optional(table, "source", lambda v: _text(v, git_url_fault)),
+        python_depends=tuple(map(_text, _list(table.get("python-depends")))),
+        kernel_depends=tuple(map(_kernel_dependency, _list(table.get("kernel-depends", [])))),
+        backend=_backend(_table(table.get("backend"))),
+        digest=_optional(table, "digest", _digest),
+        provenance=_optional(table, "provenance", _provenance),
+        extension=_optional(table, "kernelhub", _extension),
+    )
+
+
+def _kernel_dependency(raw: Any) -> KernelDependency:
+    table = _table(raw)
+    if len(table) != 2 or not table.keys() <= {"repo-id", "version", "revision"}:
+        raise _Unusual
+    return KernelDependency(
+        repo_id=_text(table.get("repo-id"), repo_id_fault),
+        version=_version(table["version"]) if "version" in table else None,
+        revision=_text(table["revision"]) if "revision" in table else None,
+    )
+
+
+def _backend(table: Mapping[str, Any]) -> BackendInfo:
+    archs = _optional(table, "archs", lambda v: tuple(map(_text, _list(v))))
+    return BackendInfo(type=_one_of(table.get("type"), BACKENDS), archs=archs)
+
+
+def _digest(raw: Any) -> Digest:
+    table = _table(raw)
+    algorithm = _one_of(table.get("algorithm"), get_args(Algorithm))
+    files = {_text(path): _text(value) for path, value in _table(table.get("files")).items()}
     digest = Digest(algorithm=algorithm, files=files)
-    return [
-        Problem(message=why, path=path, at=f"digest.files[{name!a}]", code="digest")
-        for name, why in faults(digest).items()
-    ]
+    if faults(digest):
+        raise _Unusual
+    return digest
+
+
+def _provenance(raw: Any) -> Provenance:
+    table = _table(raw)
+    builder = _table(table.get("kernel-builder"))
+    state = _git_state(builder) if {"commit", "dirty", "sha"} & builder.keys() else None
+    return Provenance(
+        kernel_builder=BuilderVersion(
+            version=_text(builder.get("version")),
+            commit=state.commit if state else None,
+            dirty=state.dirty if state else None,
+        ),
+        kernel=_optional(table, "kernel", lambda v: _git_state(_table(v))),
+    )
+
+
+def _git_state(table: Mapping[str, Any]) -> GitState:
+    commit, dirty = _text(table.get("commit")), table.get("dirty")
+    if not COMMIT.fullmatch(commit) or not isinstance(dirty, bool) or "sha" in table:
+        raise _Unusual
+    return GitState(commit=commit.lower(), dirty=dirty)
+
+
+def _extension(raw: Any) -> KernelhubExtension:
+    table = _table(raw)
+    if type(table.get("schema")) is not int or table["schema"] != SCHEMA:
+        raise _Unusual
+    requires = _table(table.get("requires", {}))
+    return KernelhubExtension(
+        framework=_one_of(table.get("framework", "torch"), FRAMEWORKS),
+        languages=tuple(map(_text, _list(table.get("languages", [])))),
+        requires={_text(tool): _text(v, specifier_fault) for tool, v in requires.items()},
+        dependencies=tuple(
+            _text(v, dependency_fault) for v in _list(table.get("dependencies", []))
+        ),
+    )
+
+
+def _optional(table: Mapping[str, Any], key: str, read: Callable[[Any], Any]) -> Any:
+    value = table.get(key)
+    return None if value is None else read(value)
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise _Unusual
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise _Unusual
+    return value
+
+
+def _text(value: Any, fault_of: Callable[[str], str | None] | None = None) -> str:
+    if type(value) is not str or unicode_fault(value) or (fault_of and fault_of(value)):
+        raise _Unusual
+    return value
+
+
+def _version(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise _Unusual
+    return value
+
+
+def _one_of(value: Any, legal: Iterable[Any]) -> Any:
+    if type(value) is not str or value not in legal:
+        raise _Unusual
+    return value

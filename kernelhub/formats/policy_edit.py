@@ -9,7 +9,8 @@ from typing import Any
 
 from kernelhub.errors import FormatError, InputError, Problem
 
-from .policy import SCHEMA, Policy, parse_policy
+from .policy import Policy
+from .policy_toml import SCHEMA, parse_policy
 from .toml_lines import load_toml
 
 _START = f"# Whose kernels may run here; `kernelhub trust` changes it.\nschema = {SCHEMA}\n"

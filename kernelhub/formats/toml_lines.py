@@ -176,15 +176,32 @@ def load_toml(data: str | bytes, path: str) -> tuple[dict[str, Any], Positions]:
         FormatError: not UTF-8, broken TOML, or absurdly large; with line and column.
     """
     text = decode_text(data, path)
+    raw = parse_toml(text, path)
+    try:
+        return raw, _Scanner(text).document()
+    except RecursionError as error:
+        raise _too_deep(path) from error
+
+
+def parse_toml(text: str, path: str) -> dict[str, Any]:
+    """Parse text that `decode_text` gave.
+
+    Raises:
+        FormatError: broken TOML, with line and column.
+    """
     _refuse_long_keys(text, path)
     try:
-        return tomllib.loads(text), _Scanner(text).document()
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax(path, str(error), text) from error
     except ValueError as error:  # an integer of more digits than Python converts
         raise _fault(path, f"a value cannot be read: {error}", None, "toml-syntax") from error
     except RecursionError as error:
-        raise _fault(path, "lists or tables are nested too deeply", None, "toml-syntax") from error
+        raise _too_deep(path) from error
+
+
+def _too_deep(path: str) -> FormatError:
+    return _fault(path, "lists or tables are nested too deeply", None, "toml-syntax")
 
 
 def decode_text(data: str | bytes, path: str) -> str:

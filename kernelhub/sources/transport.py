@@ -7,6 +7,7 @@ switch are used. Errors of the HTTP library are translated here and nowhere else
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import json
 import logging
@@ -34,6 +35,8 @@ from kernelhub.errors import (
     RepositoryNotFound,
     VersionNotFound,
 )
+
+from .opening import while_allowed
 
 try:  # which HTTP library the session is of: httpx2 under huggingface_hub 2, httpx under 1
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
@@ -145,11 +148,9 @@ class Transport:
     def _once(self, url: str, consume: Callable[[Any], T], extra: Mapping[str, str]) -> T:
         self.check()
         headers = {**self._headers(url), **extra}
-        timeout = min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), max(self.remaining(), 0.001))
         try:
-            with _session().stream(
-                "GET", url, headers=headers, timeout=timeout, follow_redirects=True
-            ) as response:
+            response = self._open(url, headers)
+            with contextlib.closing(response):
                 if response.status_code >= 300:
                     raise _refusal(response, url, self.check)
                 return consume(response)
@@ -161,6 +162,17 @@ class Transport:
             ) from error
         except _FAILURES as error:
             raise TransientError(_no_answer(url, error)) from error
+
+    def _open(self, url: str, headers: Mapping[str, str]) -> Any:
+        """An answer whose head has come, or the failure of `check` if it does not come in time."""
+        timeout = min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), max(self.remaining(), 0.001))
+        session = _session()
+        request = session.build_request("GET", url, headers=headers, timeout=timeout)
+        return while_allowed(
+            self.check,
+            lambda: session.send(request, stream=True, follow_redirects=True),
+            lambda response: response.close(),
+        )
 
     def check(self) -> None:
         """Raise if the time is up, or another thread of this load has failed."""

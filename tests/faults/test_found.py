@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +41,55 @@ def test_json_that_drips_is_left_at_the_deadline(hub: RunningHub) -> None:
         get_kernel(REPO, version=1, **TRUST)
     assert time.monotonic() - began < 4
     hub.faults.replace([])
+
+
+@pytest.fixture
+def dripping() -> Iterator[str]:
+    """A server whose answers begin, and whose headers never end."""
+    listening, ended = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not ended.wait(0.2):
+                connection.sendall(b"X: y\r\n")
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listening.accept()[0]
+                threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    ended.set()
+    listening.close()
+
+
+def test_headers_that_drip_are_left_at_the_deadline(dripping: str) -> None:
+    began = time.monotonic()
+    with scope(endpoint=dripping, timeout=1.0), pytest.raises(HubUnavailable, match="allowed"):
+        get_kernel(REPO, version=1, **TRUST)
+    assert time.monotonic() - began < 4
+
+
+def test_a_name_server_that_hangs_is_left_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        ended.wait(30)
+        raise socket.gaierror("no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    began = time.monotonic()
+    with (
+        scope(endpoint="http://hub.invalid", timeout=1.0),
+        pytest.raises(HubUnavailable, match="allowed"),
+    ):
+        get_kernel(REPO, version=1, **TRUST)
+    took = time.monotonic() - began
+    ended.set()
+    assert took < 4
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}, {"RateLimit": '"api";r=0;t=0'}])

@@ -19,7 +19,7 @@ import pytest
 from benchmarks.faultlab.lab import REPO, Clean, Lab
 from kernelhub.disk import alone_with
 from kernelhub.errors import StoreError
-from kernelhub.formats.policy import parse_policy
+from kernelhub.formats.policy_toml import parse_policy
 
 Laboratory = tuple[Lab, dict[str, Clean]]
 As = Callable[..., dict[str, Any]]
@@ -183,7 +183,7 @@ def test_locks_that_are_never_released(laboratory: Laboratory) -> None:
     for lock in locks:
         lock.acquire()
     began = time.monotonic()
-    outcome = lab.run("get", environment={"KERNELHUB_TIMEOUT": "2"})
+    outcome = lab.run("get", environment={"KERNELHUB_TIMEOUT": "4"})
     for lock in locks:
         lock.release()
     assert outcome["ok"], outcome

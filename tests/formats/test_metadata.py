@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernelhub.errors import FormatError, Problem
 from kernelhub.formats.digest import Digest, hash_bytes
+from kernelhub.formats.json_text import load_json
 from kernelhub.formats.metadata import (
     BackendInfo,
     BuilderVersion,
@@ -19,9 +20,11 @@ from kernelhub.formats.metadata import (
     KernelhubExtension,
     Metadata,
     Provenance,
+    metadata_value,
     parse_metadata,
     render_metadata,
 )
+from kernelhub.formats.metadata_model import judge
 from kernelhub.formats.variant import BACKENDS
 
 COMMIT = "715eaa24490779a6961cf24e2a849c25afdc7801"
@@ -63,9 +66,9 @@ def read(**changes: Any) -> Metadata:
     return parse_metadata(json.dumps(raw).encode())
 
 
-def problems(data: bytes) -> tuple[Problem, ...]:
+def problems(data: bytes, path: str = "build/torch-cuda/metadata.json") -> tuple[Problem, ...]:
     with pytest.raises(FormatError) as caught:
-        parse_metadata(data, "build/torch-cuda/metadata.json")
+        parse_metadata(data, path)
     return caught.value.problems
 
 
@@ -260,6 +263,12 @@ def test_where_the_json_is_broken() -> None:
     assert (problem.line, problem.column) == (2, 6)
 
 
+@pytest.mark.parametrize("data", [b"[]", b"1", b"null"])
+def test_what_is_no_object(data: bytes) -> None:
+    (problem,) = problems(data)
+    assert problem.message.startswith("expected an object")
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
@@ -286,6 +295,55 @@ def test_what_is_read_can_be_written_and_read_again(changes: dict[str, Any]) -> 
     assert parse_metadata(written) == metadata
     assert render_metadata(parse_metadata(written)) == written
     assert not written.endswith(b"\n")
+
+
+_NESTED: dict[str, list[Any]] = {
+    "name": ["k", "k1", "K1", "", 1], "id": ["", "\ud800", None], "version": [0, True, 2**64, 2.0],
+    "kernels-minver": ["0.1.2", " +1 . 2.3", "1.2", None], "upstream": ["https://h/o", "x", None],
+    "python-depends": [["einops"], [1], None, "a"],
+    "kernel-depends": [
+        [{"repo-id": "o/k", "version": 1}], [{"repo-id": "o/k", "revision": "main"}],
+        [{"repo-id": "o/k", "version": 1, "revision": None}], [{"repo-id": "o/k"}],
+        [{"repo-id": "o/k", "version": 1, "x": 2}], [{"repo-id": "o", "version": 1}],
+        [{"version": 1, "revision": "a"}], [{"repo-id": "o/k", "version": None}], None, {},
+    ],
+    "backend": [{"type": "cuda", "archs": ["9.0"]}, {"type": "cuda", "archs": "9.0"},
+                {"type": ["cuda"]}, {"type": "CUDA"}, {}],
+    "digest": [{"algorithm": "sha256", "files": {"a.py": hash_bytes(b"")}},
+               {"algorithm": "sha512", "files": {"a.py": hash_bytes(b"")}},
+               {"algorithm": ["sha256"], "files": {}}, {"algorithm": "md5", "files": {}}],
+    "provenance": [
+        {"kernel-builder": {"version": "1"}, "kernel": None},
+        {"kernel-builder": {"version": "1", "commit": COMMIT.upper(), "dirty": True}},
+        {"kernel-builder": {"version": "1", "sha": COMMIT, "dirty": True}},
+        {"kernel-builder": {"version": "1", "dirty": True}},
+        {"kernel-builder": {"version": "1", "sha": COMMIT, "commit": COMMIT, "dirty": True}},
+        {"kernel-builder": {"version": "1"}, "kernel": {"commit": COMMIT, "dirty": 0}},
+        {"kernel-builder": {"version": "1"}, "kernel": {"commit": COMMIT, "dirty": False, "x": 1}},
+    ],
+    "kernelhub": [
+        {"schema": 1, "framework": "jax", "languages": ["x"], "requires": {"jax": ">=1"}},
+        {"schema": 1, "requires": {"jax": "new"}}, {"schema": 1, "requires": None},
+        {"schema": 1, "dependencies": ["a>=1"]}, {"schema": 1, "dependencies": ["a b"]},
+        {"schema": True}, {}, {"schema": 1, "framework": "tinygrad"},
+    ],
+}  # fmt: skip
+
+
+@given(_CHANGES | st.fixed_dictionaries({}, optional={k: st.sampled_from(v) for k, v in
+                                                      _NESTED.items()}))  # fmt: skip
+def test_what_is_read_is_what_the_model_allows(changes: dict[str, Any]) -> None:
+    """The model, which the schema is made of, has the last word over what every load reads."""
+    data = json.dumps(PLAIN | changes).encode()
+    try:
+        raw = load_json(data, "metadata.json")
+    except FormatError:
+        return
+    plain, found = judge(raw, "metadata.json")
+    if plain is None:
+        assert problems(data, "metadata.json") == tuple(found)
+    else:
+        assert metadata_value(parse_metadata(data)) == plain
 
 
 @given(st.binary(max_size=80))

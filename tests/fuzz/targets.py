@@ -19,7 +19,7 @@ from typing import Any
 from kernelhub import places, remembered, signature_file, tar, unbundling
 from kernelhub.dispatch.record import read_record
 from kernelhub.errors import FormatError, IntegrityError, RequirementError, StoreError, TrustError
-from kernelhub.formats import digest, evidence, hf_lock, lock, metadata, policy, tree
+from kernelhub.formats import digest, evidence, hf_lock, lock, metadata, policy, policy_toml, tree
 from kernelhub.formats.build_toml import migrate, parse_build_toml
 from kernelhub.formats.bundle import parse_bundle, render_bundle
 from kernelhub.formats.lock_text import render_lock
@@ -76,7 +76,7 @@ def _lock(data: bytes) -> None:
 
 def _policy(data: bytes) -> None:
     with suppress(FormatError):
-        read = policy.parse_policy(data)
+        read = policy_toml.parse_policy(data)
         policy.matches(read.allowed, "org/k", COMMIT)
 
 

@@ -9,10 +9,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernelhub.formats.digest import Digest, hash_bytes, is_hashed
-from kernelhub.formats.metadata import Metadata, render_metadata
+from kernelhub.formats.metadata import parse_metadata, render_metadata
 
 PLAIN = b'"""A kernel."""\n\n__all__ = ["answer"]\n\n\ndef answer():\n    return 42\n'
 
@@ -41,11 +42,11 @@ def metadata(
     }
     if extension is not None:
         value["kernelhub"] = {"schema": 1, **extension}
-    model = Metadata.model_validate(value, by_alias=True, by_name=False)
+    stated = parse_metadata(json.dumps(value).encode())
     if digest:
         hashed = {path: hash_bytes(data) for path, data in files.items() if is_hashed(path)}
-        model = model.model_copy(update={"digest": Digest(algorithm="sha256", files=hashed)})
-    return render_metadata(model)
+        stated = replace(stated, digest=Digest(algorithm="sha256", files=hashed))
+    return render_metadata(stated)
 
 
 def variant(

@@ -452,14 +452,36 @@ def test_leftovers_of_dead_processes_are_cleaned(publish: Publish) -> None:
     publish("demo/k", numbered(2), version=2)
     get_kernel("demo/k", version=1, **TRUST)
     incoming = cached_folder().parents[2] / "incoming"
-    old, young = incoming / "old", incoming / "young"
-    for folder in (old, young):
+    old, young, used = incoming / "old", incoming / "young", incoming / "used"
+    for folder in (old, young, used):
         folder.mkdir()
         (folder / "f").write_bytes(b"x")
+    for path in (old, old / "f", used):
+        os.utime(path, (0, 0))
+    get_kernel("demo/k", version=2, **TRUST)
+    assert sorted(path.name for path in incoming.iterdir()) == ["used", "young"]
+
+
+@pytest.mark.parametrize(
+    "place", ["remembered.json", "*/listing.json", "*/metadata/torch-cpu.json", "*/receipts/*.json"]
+)
+def test_unfinished_notes_of_dead_processes_are_cleaned(publish: Publish, place: str) -> None:
+    import os
+
+    publish("demo/k", numbered(1), version=1)
+    publish("demo/k", numbered(2), version=2)
+    get_kernel("demo/k", version=1, **TRUST)
+    note = next(cached_folder().parents[2].glob(place))
+    old, young = (note.with_name(f".{note.name}.{n}-0123abcd") for n in (1, 2))
+    for path in (old, young):
+        path.write_bytes(b"{")
     os.utime(old, (0, 0))
+    note.with_name(".mine.json").touch()
+    os.utime(note.with_name(".mine.json"), (0, 0))
     get_kernel("demo/k", version=2, **TRUST)
     assert not old.exists()
     assert young.exists()
+    assert note.with_name(".mine.json").exists()
 
 
 def test_damaged_notes_of_the_store(publish: Publish, hub: RunningHub) -> None:

@@ -97,7 +97,8 @@ def test_a_later_process_asks_once_or_not_at_all(hub: RunningHub, publish: Publi
     finish(start("demo/k==1"))
     assert published.asked(hub) == ["/api/kernels/demo/k/refs"]
     hub.clear()
-    code = LOAD + "assert not {'huggingface_hub', 'torch', 'triton'} & set(sys.modules)\n"
+    unneeded = {"filelock", "huggingface_hub", "pydantic", "torch", "triton"}
+    code = f"{LOAD}assert not {unneeded} & set(sys.modules)\n"
     finish(start(f"demo/k@{commit}", code))
     assert published.asked(hub) == []
 

@@ -141,9 +141,14 @@ def test_prune(publish: Publish, project: Path, command: Command) -> None:
     leftover.mkdir(parents=True, exist_ok=True)
     (leftover / "x.part").write_bytes(b"x" * 100)
     long_ago = time.time() - 3 * 24 * 3600
-    os.utime(leftover, (long_ago, long_ago))
+    unfinished = folder_of().parents[1] / ".listing.json.77-0a0b0c0d"
+    unfinished.write_bytes(b"[")
+    for path in (leftover, leftover / "x.part", unfinished):
+        os.utime(path, (long_ago, long_ago))
     rows = json.loads(command("cache", "prune", "--older-than", "0", "--json").out)["removed"]
-    assert [Path(row["path"]).name for row in rows] == ["torch-cpu", "old"]
+    assert [Path(row["path"]).name for row in rows] == [
+        "torch-cpu", "old", unfinished.name,
+    ]  # fmt: skip
     assert not leftover.exists()
     assert "demo/l" not in command("cache", "list").out
     assert "demo/k" in command("cache", "list").out, "it is locked"

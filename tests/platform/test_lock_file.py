@@ -13,6 +13,7 @@ from kernelhub.errors import FormatError
 from kernelhub.formats.content import content_digest
 from kernelhub.formats.digest import Digest, hash_bytes
 from kernelhub.formats.lock import Lock, LockedKernel, parse_lock, sort_key
+from kernelhub.formats.lock_model import judge
 from kernelhub.formats.lock_text import render_lock
 from kernelhub.formats.requirement import parse_requirement
 
@@ -129,6 +130,8 @@ dependencies = [
         ((A, A[:12]), 6, "expected a git commit"),
         ((DIGEST, DIGEST[:20]), 8, "expected sha256:"),
         ((">=1", ">=one"), 4, "kernel versions are integers"),
+        ((">=1", "2"), 4, "expected *, or one of"),
+        ((">=1", ""), 4, "expected *, or one of"),
         (("torch-cpu", '"../x"'), 8, "'..'"),
         (("org/k", "nope"), 3, "org/name"),
         (("version = 1", "version = 1\nversion = 1"), 6, "overwrite"),
@@ -195,6 +198,36 @@ def test_content_digest_is_what_its_definition_says() -> None:
     expected = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert content_digest(b"{}", digest) == f"sha256:{expected}"
     assert base64.b64decode(digest.files["b.py"]).hex() in lines[1]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        'requirement = "*"', 'requirement = ">=1, <3"', "version = 0", "version = true",
+        "version = 18446744073709551615", "version = 18446744073709551616",
+        f'commit = "{"A" * 40}"', f'commit = "{B * 2}"', 'commit = "a"', "commit = 1",
+        'dependencies = ["org/b==1", "org/a@main"]', 'dependencies = ["org"]',
+        "dependencies = {}", "new = [1]", "variants = []", f'variants = {{ "a/b" = "{DIGEST}" }}',
+        f'variants = {{ "/a" = "{DIGEST}" }}', 'variants = { a = "sha256:0" }',
+    ],
+)  # fmt: skip
+def test_what_is_read_is_what_the_model_allows(entry: str) -> None:
+    """The model, which the schema is made of, has the last word over what every load reads."""
+    commit = "" if entry.startswith("commit") else f'commit = "{A}"\n'
+    text = f'schema = 1\n[[kernel]]\nrepo-id = "org/k"\n{commit}{entry}\n'
+    plain, found = judge(text, "kernelhub.lock")
+    error = refusal(parse_lock, text)
+    if plain is None:
+        assert error is not None
+        assert error.problems == tuple(found)
+    else:
+        (held,) = plain["kernel"]
+        (read,) = parse_lock(text).kernels
+        assert (read.repo_id, read.version) == (held["repo-id"], held.get("version"))
+        assert (read.commit, dict(read.variants)) == (held["commit"], held["variants"])
+        assert sorted(read.dependencies) == sorted(held["dependencies"])
+        stated = held.get("requirement")
+        assert (read.requirement is None) == (stated is None)
 
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=3)

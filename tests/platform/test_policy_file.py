@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelhub.errors import FormatError, InputError
-from kernelhub.formats.policy import matches, parse_policy, subject_fault
+from kernelhub.formats.policy import matches, subject_fault
 from kernelhub.formats.policy_edit import with_item, with_signer, without_item, without_signer
+from kernelhub.formats.policy_toml import parse_policy
 
 COMMIT = "715eaa24490779a6961cf24e2a849c25afdc7801"
 PEM = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kernelhub import get_kernel, get_loaded_kernels, has_kernel, settings, signatures
 from kernelhub.errors import TrustError
-from kernelhub.formats.policy import Signer
+from kernelhub.formats.policy_toml import Signer
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
 from kernelhub.signature_file import FILE, read_bundle
