@@ -278,6 +278,8 @@ def test_recording_neither_reads_nor_keeps_arrays(add: Any, tmp_path: Path) -> N
         jax.clear_caches()
         gc.collect()
         assert left[0]() is None
+    # A line when a launch is new, and one for what was counted since: contents make nothing new.
+    assert (tmp_path / "launches.jsonl").read_text().count('"count":') == 3
     shapes = {fact.shape for launch, _ in read_record(tmp_path / "launches.jsonl")
               for _, fact in launch.arguments}  # fmt: skip
     assert shapes == {(8, 4), (64, 4)}
