@@ -27,11 +27,9 @@ from kernel_builder.tuning.tpu.work import Work
 from kernel_builder.tuning.traced import Program, TracedSite
 from kernelhub.dispatch.capturing import LiveLaunch
 from kernelhub.errors import InputError, TuningError
+from kernelhub.formats.evidence import MODELLED
 from kernelhub.formats.tpu import CHIPS, chip_of_name
 from kernelhub.formats.tree import Config
-
-METHOD = "compiled-and-modelled"
-"""The policy's method: no time was measured."""
 
 
 class TpuCompilerCore:
@@ -67,7 +65,7 @@ class TpuCompilerCore:
             "libtpu": self._compiler.version,
             "python": platform.python_version(),
         }
-        return Station(device=self._chip.facts, tools=tools, policy={"method": METHOD})
+        return Station(device=self._chip.facts, tools=tools, policy={"method": MODELLED})
 
     def collect(self, notice: Callable[[Found], None]) -> list[Found]:
         found = self._traced.collect(notice)
