@@ -9,7 +9,7 @@ from kernel_builder.tuning.tpu.model import Units, estimate
 from kernel_builder.tuning.tpu.work import Work
 from kernelhub.formats.tree import Config
 
-UNROLLED = 1 << 18
+UNROLLED = 1 << 19
 """Elements in straight-line code above which a program is not compiled: it takes minutes. Attention
 tiles of twice this hold few more matrix instructions a cycle."""
 

@@ -29,7 +29,7 @@ reach 0.77 of the matrix units' peak (attention, resident) and 0.76 of HBM's (so
 LATENCY = 1e-6
 """Seconds from asking for a copy from HBM to its first byte, as long as nothing hides it."""
 
-CHAIN = 200
+CHAIN = 500
 """Cycles that a turn of a loop takes from its first product to its last beyond what keeps a unit
 busy: the units' latencies one after the other, as far as the compiler's schedules show them."""
 
