@@ -101,6 +101,13 @@ class JsonReporter(Reporter):
     help="device: time on the device. compiler: with --chip, ask its compiler and model the time. "
     "auto: with --chip the compiler, unless a TPU is plugged in here.",
 )
+@click.option(
+    "--finalists",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="With a compiler: configurations of each strategy that are compiled.",
+)
 @click.option("--allow-unstable", is_flag=True, help="Measure on a busy GPU; keep noisy results.")
 @click.option("--allow-misses", is_flag=True, help="Write trees that miss the goal, and say so.")
 @click.option("--overlay", is_flag=True, help="PATH is org/kernel==N: write your own overlay.")
@@ -125,6 +132,7 @@ def command(
     device: str | None,
     chip: str | None,
     runner: str,
+    finalists: int,
     allow_unstable: bool,
     allow_misses: bool,
     overlay: bool,
@@ -141,7 +149,7 @@ def command(
         place = overlay_place(path, workloads=workloads, record=record, trust=trust_remote_code)
     else:
         place = project_place(Path(path), framework, workloads=workloads, record=record, chip=chip)
-    station = Stationed.of(chip, runner)
+    station = Stationed.of(chip, runner, finalists)
     started = time.monotonic()
     sources = None
     with _reporting(as_json) as reporter:

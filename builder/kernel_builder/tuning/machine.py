@@ -75,14 +75,19 @@ def device_runners(
     return runners
 
 
-def compiler_runners(site: Site, chip: TpuChip, folder: Path, workers: int) -> list[ProcessRunner]:
+def compiler_runners(
+    site: Site, chip: TpuChip, folder: Path, workers: int, finalists: int
+) -> list[ProcessRunner]:
     """Runners that ask libtpu's compiler about a chip; none of it need be here.
 
     Args:
         folder: exists; what the compiler says is shared through it.
         workers: processes, each of which compiles one thing at a time.
+        finalists: configurations of each strategy that are compiled.
     """
-    arguments = {"site": site.to_json(), "chip": chip.name, "folder": str(folder)}
+    arguments = {
+        "site": site.to_json(), "chip": chip.name, "folder": str(folder), "count": finalists
+    }  # fmt: skip
     timeouts = Timeouts(check=_COMPILING)
     return [ProcessRunner("tpu-compiler", arguments, timeouts=timeouts) for _ in range(workers)]
 

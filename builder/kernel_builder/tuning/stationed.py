@@ -24,13 +24,15 @@ class Stationed:
     Attributes:
         chip: the TPU that is tuned for; None: whatever device is here.
         modelled: whether its compiler is asked, and nothing is timed.
+        finalists: configurations of each strategy that a compiler is asked about.
     """
 
     chip: TpuChip | None
     modelled: bool
+    finalists: int = 2
 
     @classmethod
-    def of(cls, chip: str | None, runner: str) -> Stationed:
+    def of(cls, chip: str | None, runner: str, finalists: int = 2) -> Stationed:
         """What `--chip` and `--runner` ("auto", "device", "compiler") ask for.
 
         Raises:
@@ -43,7 +45,8 @@ class Stationed:
         if found is None and runner == "compiler":
             raise InputError("--runner compiler needs --chip", hint="such as --chip v5e")
         absent = found is not None and not machine.has_tpu()
-        return cls(chip=found, modelled=runner == "compiler" or (runner == "auto" and absent))
+        modelled = runner == "compiler" or (runner == "auto" and absent)
+        return cls(chip=found, modelled=modelled, finalists=finalists)
 
     def options(self, budget: float | None) -> MeasureOptions:
         """Limits of the run: a model has no noise, so one sample says all."""
@@ -61,6 +64,8 @@ class Stationed:
             return
         with tempfile.TemporaryDirectory(prefix="kernelhub-compiled-") as folder:
             cores = max(1, machine.usable_cores())
-            compilers = machine.compiler_runners(site, self.chip, Path(folder), cores)
+            compilers = machine.compiler_runners(
+                site, self.chip, Path(folder), cores, self.finalists
+            )
             with machine.running(compilers):
                 yield compilers

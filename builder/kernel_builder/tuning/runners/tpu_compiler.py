@@ -42,7 +42,7 @@ class TpuCompilerCore:
         count: configurations of each group that are compiled.
     """
 
-    def __init__(self, *, site: Mapping[str, Any], chip: str, folder: str, count: int = 1) -> None:
+    def __init__(self, *, site: Mapping[str, Any], chip: str, folder: str, count: int = 2) -> None:
         found = chip_of_name(chip)
         if found is None:
             names = ", ".join(c.name for c in CHIPS)
