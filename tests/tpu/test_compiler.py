@@ -35,11 +35,12 @@ def asked(tree) -> dict[str, object]:
     return {name: {"int": 64, "str": "float32"}[kind] for name, kind in tree.features.items()}
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("chip", "slug"), [("v5e", "tpu-v5e"), ("7x", "tpu7x")])
-def test_a_tree_for_a_chip_that_is_not_there(tmp_path, invoke, chip, slug) -> None:
+@pytest.mark.timeout(600)
+def test_a_tree_for_a_chip_that_is_not_there(tmp_path, invoke) -> None:
+    chip, slug = "7x", "tpu7x"
     project = Path(shutil.copytree(Path(__file__).parent / "sample", tmp_path / "tiled"))
-    code, output = invoke("tune", str(project), "--chip", chip, "--json", "--allow-misses")
+    code, output = invoke("tune", str(project), "--chip", chip, "--json", "--allow-misses",
+                          "--finalists", "1")  # fmt: skip
     assert code == 0, output
     folder = project / "jax-ext/tiled/tuning"
     tree = parse((folder / f"tiled.{slug}.py").read_text(), "tree")

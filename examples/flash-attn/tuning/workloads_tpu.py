@@ -67,8 +67,9 @@ def attention_work(arguments, config):
             Product(block_q, dim, block_k, steps),
             Product(block_q, block_k, dim, steps),
         ),
-        # Of a score: scaled, compared, subtracted, summed and packed; of a sum: scaled and added.
-        vector_ops=steps * (5.5 * block_q * block_k + 3 * block_q * dim),
+        # Of a score: scaled, compared, subtracted, summed and packed; of a sum: scaled and added;
+        # of a row: its maximum and total, kept over 128 lanes, loaded, renewed and stored.
+        vector_ops=steps * block_q * (5.5 * block_k + 3 * dim + 12 * 128),
         exponentials=steps * block_q * (block_k + 128),
         hbm_bytes=2 * batch * heads * queries * dim * q.dtype.itemsize + moved,
         programs=programs,
