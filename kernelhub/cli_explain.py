@@ -180,6 +180,7 @@ def _measured(evidence: Evidence, found: Explanation, values: Mapping[str, Any])
         if all(point.features.get(name) == value for name, value in values.items())
     ]
     return {
+        "modelled": evidence.modelled,
         "policy": evidence.policy,
         "tools": evidence.tools,
         "points": points,
@@ -215,13 +216,15 @@ def _print_measured(measured: Mapping[str, Any] | None) -> None:
         return
     how = ", ".join(f"{name} {value}" for name, value in measured["policy"].items())
     tools = ", ".join(f"{name} {version}" for name, version in measured["tools"].items())
-    click.echo(f"    measured: {how}; {tools}")
+    said = "compiled and modelled, not timed" if measured["modelled"] else "measured"
+    click.echo(f"    {said}: {how}; {tools}")
     for point in measured["points"]:
         times = ", ".join("-" if t is None else f"{t:.4g}" for t in point["ranking_ms"])
         best = "-" if point["best_ms"] is None else f"{point['best_ms']:.4g}"
         click.echo(f"    {point['case'] or 'a point'} in ms: {times}; best known {best}")
     if not measured["points"]:
-        click.echo("    these values themselves were not measured")
+        verb = "modelled" if measured["modelled"] else "measured"
+        click.echo(f"    these values themselves were not {verb}")
     for name, score in measured["scores"].items():
         if score["geomean"] is not None:
             click.echo(

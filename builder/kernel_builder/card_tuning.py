@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelhub.formats.evidence import MODELLED
+
 from .project import TUNING_FOLDER
 
 
@@ -21,7 +23,7 @@ class TuningRow:
 
     Attributes:
         kernel: dotted name of the tunable below the package.
-        device: the vendor's name of the device.
+        device: the vendor's name of the device; says so where its times are those of a model.
         fitted, held_out: number of shapes, and the geometric mean over them of chosen over best
             time; None where there are no shapes.
     """
@@ -42,9 +44,11 @@ def tuning_rows(package: Path) -> Iterator[TuningRow]:
         match content:
             case {"kernel": str(kernel), "device": {"name": str(device)}}:
                 scores = content.get("scores", content)
+                policy = content.get("policy")
+                modelled = isinstance(policy, dict) and policy.get("method") == MODELLED
                 yield TuningRow(
                     kernel=kernel,
-                    device=device,
+                    device=f"{device} (modelled, not timed)" if modelled else device,
                     fitted=_summary(scores.get("fitted", scores.get("fit"))),
                     held_out=_summary(scores.get("held_out")),
                 )

@@ -19,8 +19,8 @@ from kernel_builder.tuning.build import Report
 from kernel_builder.tuning.evidence import summary
 from kernel_builder.tuning.fit import FitOptions
 from kernel_builder.tuning.measure import Measured, MeasureRequest, choose_kernels, measure
-from kernel_builder.tuning.plan import MeasureOptions
 from kernel_builder.tuning.runner import Found
+from kernel_builder.tuning.stationed import Stationed
 from kernel_builder.tuning.tune import Built, Place, build, overlay_place, project_place
 from kernelhub.cli import EXIT_FAULTS
 from kernelhub.formats.tree_render import config_text
@@ -91,6 +91,23 @@ class JsonReporter(Reporter):
 @click.option("--l2", type=click.Choice(["warm", "cold"]), help="L2 cache policy. [default: warm]")
 @click.option("--gpus", type=click.IntRange(min=1), help="How many GPUs to use. [default: all]")
 @click.option("--device", help="With --phase build: only this device, such as nvidia-h200.")
+@click.option("--chip", help="A TPU, such as v5e, that need not be here; see --runner.")
+@click.option(
+    "--runner",
+    "runner",
+    type=click.Choice(["auto", "device", "compiler"]),
+    default="auto",
+    show_default=True,
+    help="device: time on the device. compiler: with --chip, ask its compiler and model the time. "
+    "auto: with --chip the compiler, unless a TPU is plugged in here.",
+)
+@click.option(
+    "--finalists",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="With a compiler: configurations of each strategy that are compiled.",
+)
 @click.option("--allow-unstable", is_flag=True, help="Measure on a busy GPU; keep noisy results.")
 @click.option("--allow-misses", is_flag=True, help="Write trees that miss the goal, and say so.")
 @click.option("--overlay", is_flag=True, help="PATH is org/kernel==N: write your own overlay.")
@@ -113,6 +130,9 @@ def command(
     l2: str | None,
     gpus: int | None,
     device: str | None,
+    chip: str | None,
+    runner: str,
+    finalists: int,
     allow_unstable: bool,
     allow_misses: bool,
     overlay: bool,
@@ -128,7 +148,8 @@ def command(
     if overlay:
         place = overlay_place(path, workloads=workloads, record=record, trust=trust_remote_code)
     else:
-        place = project_place(Path(path), framework, workloads=workloads, record=record)
+        place = project_place(Path(path), framework, workloads=workloads, record=record, chip=chip)
+    station = Stationed.of(chip, runner, finalists)
     started = time.monotonic()
     sources = None
     with _reporting(as_json) as reporter:
@@ -140,9 +161,9 @@ def command(
                 kernels=kernels,
                 fresh=not resume,
                 allow_unstable=allow_unstable,
-                options=MeasureOptions(budget=budget),
+                options=station.options(budget),
             )
-            measured = _measure(place, request, gpus, l2 or "warm", reporter, started)
+            measured = _measure(place, request, station, gpus, l2 or "warm", reporter, started)
             sources = {item.context.kernel: item.context.source for item in measured}
             kernels = tuple(item.context.kernel for item in measured)
             device = measured[0].context.device.slug
@@ -168,14 +189,15 @@ def command(
 def _measure(
     place: Place,
     request: MeasureRequest,
+    station: Stationed,
     gpus: int | None,
     l2: str,
     reporter: Reporter,
     started: float,
 ) -> list[Measured]:
-    if not request.allow_unstable:
+    if not request.allow_unstable and not station.modelled:
         machine.refuse_busy_gpus()
-    with machine.running(machine.device_runners(place.site, gpus, l2)) as runners:
+    with station.runners(place.site, gpus, l2) as runners:
         measured, progress = measure(
             runners, place.measurements, request, reporter, started=started
         )

@@ -17,6 +17,9 @@ from kernelhub.errors import FormatError, Problem
 from .tree import DeviceFacts
 
 SCHEMA = 1
+MODELLED = "compiled-and-modelled"
+"""A policy's method: a compiler said what runs, a model how long it takes; nothing was timed."""
+
 MAX_BYTES = 64 * 1024 * 1024
 
 Value = bool | int | float | str | None
@@ -186,6 +189,11 @@ class Evidence(_Model):
     """Every configuration that was tried."""
     points: list[Point]
     """Every launch that was measured."""
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the times are those of a model, not measured."""
+        return self.policy.get("method") == MODELLED
 
     @model_validator(mode="after")
     def _indices_exist(self) -> Evidence:

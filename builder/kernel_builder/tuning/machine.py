@@ -6,14 +6,19 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 
 from kernel_builder.tuning.runners.compilers import Compilers, can_fork
 from kernel_builder.tuning.runners.device import no_gpu
-from kernel_builder.tuning.runners.process import ProcessRunner
+from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 from kernel_builder.tuning.site import Site
 from kernelhub.errors import MissingExtra, TuningError
+from kernelhub.formats.tpu import TpuChip
+from kernelhub.formats.tree import DeviceFacts
 
 _TIMEOUT = 20.0
+_COMPILING = 600.0  # seconds that libtpu may take for one program on a busy machine
 
 
 def gpu_count() -> int:
@@ -29,13 +34,16 @@ def gpu_count() -> int:
     return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
-def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]:
+def device_runners(
+    site: Site, gpus: int | None, l2: str, device: DeviceFacts | None = None
+) -> list[ProcessRunner]:
     """A runner for each GPU, with compilers that they share; for JAX one, or as many as asked for.
 
     Their processes are starting when this returns. Close the runners, or use `running`.
 
     Args:
         gpus: how many, None for all.
+        device: facts that a device of JAX must have; None: whatever is there.
 
     Raises:
         TuningError: there is no GPU, or fewer than asked for.
@@ -43,6 +51,7 @@ def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]
     cores = usable_cores()
     if site.framework == "jax":
         shared = {"site": site.to_json(), "l2": l2, "threads": max(1, cores // (gpus or 1))}
+        shared["device"] = None if device is None else asdict(device)
         return [ProcessRunner("jax", {**shared, "index": i}) for i in range(gpus or 1)]
     compilers = Compilers(site, max(1, cores - (gpus or 1))) if can_fork() and cores > 1 else None
 
@@ -64,6 +73,28 @@ def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]
             started.close()
         raise
     return runners
+
+
+def compiler_runners(
+    site: Site, chip: TpuChip, folder: Path, workers: int, finalists: int
+) -> list[ProcessRunner]:
+    """Runners that ask libtpu's compiler about a chip; none of it need be here.
+
+    Args:
+        folder: exists; what the compiler says is shared through it.
+        workers: processes, each of which compiles one thing at a time.
+        finalists: configurations of each strategy that are compiled.
+    """
+    arguments = {
+        "site": site.to_json(), "chip": chip.name, "folder": str(folder), "count": finalists
+    }  # fmt: skip
+    timeouts = Timeouts(check=_COMPILING)
+    return [ProcessRunner("tpu-compiler", arguments, timeouts=timeouts) for _ in range(workers)]
+
+
+def has_tpu() -> bool:
+    """Whether a TPU is plugged into this machine, as the kernel's device files say."""
+    return any(Path("/dev").glob("accel[0-9]*")) or any(Path("/dev/vfio").glob("[0-9]*"))
 
 
 def _checked(gpus: int | None) -> int:

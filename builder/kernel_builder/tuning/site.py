@@ -40,14 +40,21 @@ class Site:
 
 
 def site_of(
-    project: Project, framework: str, *, workloads: Path | None = None, record: Path | None = None
+    project: Project,
+    framework: str,
+    *,
+    workloads: Path | None = None,
+    record: Path | None = None,
+    tpu: bool = False,
 ) -> Site:
     """The site of a project on disk.
 
-    A file `workloads_jax.py` beside the one that build.toml names is JAX's own; so for torch.
+    A file `workloads_jax.py` beside the one that build.toml names is JAX's own, `workloads_tpu.py`
+    is for TPUs; where there is neither, all share the one.
 
     Args:
-        workloads: a workload file in place of the one that build.toml names.
+        workloads: a workload file in place of those that the project has.
+        tpu: whether it is tuned for a TPU.
 
     Raises:
         InputError: the project has no package for that framework.
@@ -58,11 +65,13 @@ def site_of(
             hint=f"build.toml declares {', '.join(sorted(project.packages)) or 'none'}",
         )
     named = project.root / (project.build_file.workloads or "tuning/workloads.py")
-    own = named.with_name(f"{named.stem}_{framework}.py")
+    kinds = ["tpu", framework] if tpu else [framework]
+    own = [named.with_name(f"{named.stem}_{kind}.py") for kind in kinds]
+    default = next((file for file in own if file.is_file()), named)
     return Site(
         paths=(str(project.package(framework).parent),),
         package=project.build_file.python_name,
-        workloads=str(workloads or (own if own.is_file() else named)),
+        workloads=str(workloads or default),
         record=None if record is None else str(record.resolve()),
         framework=framework,
     )

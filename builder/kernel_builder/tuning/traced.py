@@ -7,6 +7,7 @@ with a hundred gigabytes can be listed on a laptop. Arrays of a launch are shape
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +41,14 @@ class TracedSite:
 
     Args:
         site: imported; its inputs are made while tracing, on no device.
+        context: makes a context to trace in, such as one that says which chip is meant.
     """
 
-    def __init__(self, site: OpenSite) -> None:
+    def __init__(
+        self, site: OpenSite, context: Callable[[], AbstractContextManager[Any]] = nullcontext
+    ) -> None:
         self._jax = import_jax()
+        self._context = context
         self._site = site
         self._known: dict[tuple[str, str], LiveLaunch] = {}
 
@@ -90,7 +95,8 @@ class TracedSite:
 
         # A function under jax.jit is traced once for its shapes; here its launches are looked for.
         self._jax.clear_caches()
-        self._jax.eval_shape(traced)
+        with self._context():
+            self._jax.eval_shape(traced)
         self._known |= {(live.tunable.name, live.launch.key): live for live in seen}
         return seen
 

@@ -49,19 +49,22 @@ def project_place(
     *,
     workloads: Path | None = None,
     record: Path | None = None,
+    chip: str | None = None,
 ) -> Place:
     """The place of a project on disk.
 
     Args:
         framework: "torch" or "jax"; None: the project's only one, else torch.
+        chip: name of a TPU; then JAX's package is meant, and `workloads_tpu.py` if there is one.
 
     Raises:
         InputError, FormatError: see `Project.open` and `site_of`.
     """
     project = Project.open(path)
+    framework = "jax" if chip is not None else framework
     chosen = framework or ("torch" if "torch" in project.packages else next(iter(project.packages)))
     return Place(
-        site=site_of(project, chosen, workloads=workloads, record=record),
+        site=site_of(project, chosen, workloads=workloads, record=record, tpu=chip is not None),
         measurements=measurement_folder(project, chosen),
         output=project.package(chosen) / TUNING_FOLDER,
     )

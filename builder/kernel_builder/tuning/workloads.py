@@ -39,6 +39,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kernel_builder.tuning.tpu.work import Works
 from kernelhub.dispatch.launch import Launch
 from kernelhub.errors import FormatError, InputError, Problem, TuningError
 
@@ -86,6 +87,7 @@ class Workload:
         reference: called with the same arguments; its result is what `call` should return.
         tolerance: largest error, relative to the largest absolute value of the reference.
         launches: parameters of the case that makes a recorded launch, None for a launch of others.
+        work: for TPUs: by a tunable's dotted name, what a launch of it does; see `tpu.work`.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Workload:
     reference: Callable[..., Any] | None = None
     tolerance: float = 1e-2
     launches: Callable[[Launch], Mapping[str, Any] | None] | None = None
+    work: Works = field(default_factory=dict)
 
     def arguments(self, case: Case, device: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(positional, keyword) arguments of `call` for one case, the same at every call.
@@ -129,6 +132,7 @@ def workload(
     reference: Callable[..., Any] | None = None,
     tolerance: float = 1e-2,
     launches: Callable[[Launch], Mapping[str, Any] | None] | None = None,
+    work: Works | None = None,
 ) -> Callable[[Callable[..., Any]], Workload]:
     """Declare a workload; the decorated function makes the inputs of a case. See the module."""
 
@@ -141,6 +145,7 @@ def workload(
             reference=reference,
             tolerance=tolerance,
             launches=launches,
+            work={} if work is None else work,
         )
 
     return decorate

@@ -29,6 +29,7 @@ from kernelhub.errors import KernelHubError
 from kernelhub.formats.tree import Config
 
 CORES = {
+    "tpu-compiler": ("kernel_builder.tuning.runners.tpu_compiler", "TpuCompilerCore"),
     "jax": ("kernel_builder.tuning.runners.jax_device", "JaxDeviceCore"),
     "device": ("kernel_builder.tuning.runners.device", "DeviceCore"),
     "model": ("kernel_builder.tuning.runners.model", "ModelCore"),

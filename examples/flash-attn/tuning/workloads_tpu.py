@@ -1,0 +1,99 @@
+"""What attention is tuned for on TPUs: training and prefill, up to and past what a VMEM holds.
+
+The public functions move the heads of one layout to the front of the other, which is not the
+kernel's work; the cases call the kernel.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from flash_attn.tpu_forward import attention_tpu
+
+from kernel_builder.tuning import Case, workload
+from kernel_builder.tuning.tpu.work import Product, Tile, Work
+
+_UNROLL = 4  # blocks of keys in a turn of the resident loop, where nothing is masked
+_WIDE = Tile(4)
+
+# A head's K and V in bfloat16 fill 16 MiB at 8k x 256, 64 MiB at 32k x 256, 128 MiB at 64k x 256.
+_LENGTHS = (2048, 4096, 8192, 16384, 28672, 32768, 65536)
+_HELD_OUT = (3072, 7168, 12288, 24576, 49152)
+_CASES = [
+    Case(B=2, H=4, S=length, D=dim, causal=causal, held_out=length in _HELD_OUT)
+    for dim, causal in ((64, False), (128, False), (128, True), (256, False), (256, True))
+    for length in sorted((*_LENGTHS, *_HELD_OUT))
+]
+
+
+def attention_work(arguments, config):
+    """One forward launch."""
+    q, k = arguments["q"], arguments["k"]
+    batch, heads, queries, dim = q.shape
+    kv_heads, keys = k.shape[1:3]
+    tile = Tile(q.dtype.itemsize)
+    block_q, block_k = (
+        min(config[name], math.ceil(length / 128) * 128)
+        for name, length in (("block_q", queries), ("block_k", keys))
+    )
+    rows, blocks = math.ceil(queries / block_q), math.ceil(keys / block_k)
+    seen = [blocks] * rows
+    if arguments["causal"]:
+        shift = keys - queries
+        last = [(row + 1) * block_q + shift for row in range(rows)]
+        seen = [min(blocks, max(0, math.ceil(key / block_k))) for key in last]
+    steps = batch * heads * sum(seen)
+    programs = batch * heads * rows
+    resident = config["strategy"] == "resident"
+    straight = not arguments["causal"] and keys % block_k == 0
+    unroll = min(_UNROLL, blocks) if resident and straight else 1
+    held = blocks * block_k if resident else block_k
+    kv = 2 * config["buffers"] * tile.bytes(held, dim)
+    block = 2 * block_k * dim * q.dtype.itemsize
+    moved = batch * kv_heads * blocks * block if resident else steps * block
+    return Work(
+        group=config["strategy"],
+        program=(
+            config["strategy"], block_q, block_k, config["buffers"], dim, q.dtype.name,
+            arguments["causal"], straight, unroll, blocks > 4, rows > 1, batch * kv_heads > 1,
+        ),
+        vmem=(
+            kv + 4 * tile.bytes(block_q, dim) + 2 * _WIDE.bytes(block_q)
+            + 2 * _WIDE.bytes(block_q, 128) + _WIDE.bytes(block_q, dim)
+        ),
+        unrolled=block_q * block_k * unroll * (1 if straight else 2),
+        products=(
+            Product(block_q, dim, block_k, steps),
+            Product(block_q, block_k, dim, steps),
+        ),
+        # Of a score: scaled, compared, subtracted, summed and packed; of a sum: scaled and added;
+        # of a row: its maximum and total, kept over 128 lanes, loaded, renewed and stored.
+        vector_ops=steps * block_q * (5.5 * block_k + 3 * dim + 12 * 128),
+        exponentials=steps * block_q * (block_k + 128),
+        hbm_bytes=2 * batch * heads * queries * dim * q.dtype.itemsize + moved,
+        programs=programs,
+        turns=steps,
+        stalls=1 if resident else programs,
+        stall_bytes=blocks * block if resident else block,
+    )  # fmt: skip
+
+
+def attention(q, k, v, causal):
+    """The kernel, on what shape it takes."""
+    return attention_tpu(q, k, v, causal=causal, scale=q.shape[3] ** -0.5)
+
+
+@workload(
+    call=attention,
+    reference=lambda q, k, v, causal: jax.nn.dot_product_attention(
+        *(x.swapaxes(1, 2) for x in (q, k, v)), is_causal=causal
+    ).swapaxes(1, 2),
+    tolerance=2e-2,
+    cases=_CASES,
+    work={"tpu_forward.attention_tpu": attention_work},
+)
+def forward(B, H, S, D, causal, device):
+    keys = jax.random.split(jax.random.key(0), 3)
+    make = functools.partial(jax.random.normal, shape=(B, H, S, D), dtype=jnp.bfloat16)
+    return {"q": make(keys[0]), "k": make(keys[1]), "v": make(keys[2]), "causal": causal}
