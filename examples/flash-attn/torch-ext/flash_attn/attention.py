@@ -70,6 +70,8 @@ def attention_fwd(
     consumers: int = 2,
     turns: int = 1,
     persistent: bool = True,
+    polynomials: int = 0,
+    residents: int = 1,
     splits: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of whole sequences.
@@ -99,7 +101,7 @@ def attention_fwd(
         launch(
             q, k, v, out, lse, softmax_scale, right,
             block_n=block_n, stages=num_stages, consumers=consumers, turns=turns,
-            persistent=persistent,
+            persistent=persistent, polynomials=polynomials, residents=residents,
         )  # fmt: skip
         return out, lse
     packed = queries <= 16 and heads != k.shape[2]

@@ -21,7 +21,15 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from .hopper_schedule import ROWS, produce, store_block, tile, tile_count
+from .hopper_schedule import (
+    ROWS,
+    first_place,
+    next_place,
+    produce,
+    store_block,
+    tile,
+    tile_count,
+)
 from .hopper_softmax import first_softmax, masked, next_softmax, rescale
 
 FIRST = gl.constexpr(0)
@@ -62,7 +70,7 @@ def _issue_output(p, o, step, buffers, barriers, STAGES: gl.constexpr):
 def _walk(
     q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
     STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
-    LAST: gl.constexpr, WHO: gl.constexpr,
+    LAST: gl.constexpr, POLYNOMIALS: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
     """The blocks of a tile after its first. P of the block before waits for its product."""
     q_smem, k_smem, _v_smem, _o_smem = buffers
@@ -85,7 +93,7 @@ def _walk(
         if RIGHT:  # noqa: SIM102, a constant and a run-time value
             if block >= unmasked:
                 s = masked(s, block * BLOCK_N, row, sizes, RIGHT)
-        p, top, sums, alpha = next_softmax(s, top, sums, scale)
+        p, top, sums, alpha = next_softmax(s, top, sums, scale, POLYNOMIALS)
         step += 1
         # This wait stands here, not before its product, because it ends a basic block: without it
         # the assembler moves the softmax below the next wait, out of the product's shadow.
@@ -100,47 +108,68 @@ def _walk(
 
 
 @gluon.jit
-def _write(
-    o, top, sums, batch, head, row, descs, buffers, sizes, store, scale,
-    DIM: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
-):  # fmt: skip
-    """Normalises and stores 64 rows; one that saw no key has no sum: it gets 0 and -inf."""
-    _q_desc, _k_desc, _v_desc, o_desc = descs
-    _q_smem, _k_smem, _v_smem, o_smem = buffers
+def _finish_rows(top, sums, at, row, sizes, store, scale):
+    """Stores the log-sum-exp of 64 rows; returns the factors that normalise them. A row that saw
+    no key has no sum: it gets -inf, and 0 for output. Needs no product, so it runs beside one."""
     queries, _keys, heads, _group, _tiles_m, _tiles, _right = sizes
-    lse, out, o_b, o_h, o_s = store
-    LAYOUT: gl.constexpr = o.type.layout
-    BLOCK_D: gl.constexpr = o.shape[1]
+    _place, head, batch = at
+    lse, _out, _o_b, _o_h, _o_s = store
     total = gl.convert_layout(gl.sum(sums, 1), top.type.layout)
     seen = total > 0.0
     total = gl.where(seen, total, 1.0)
-    o = (o * gl.convert_layout(1.0 / total, gl.SliceLayout(1, LAYOUT))[:, None]).to(o_desc.dtype)
+    rows = row + gl.arange(0, ROWS, layout=total.type.layout)
+    log_sum = gl.where(seen, top * scale + gl.log2(total), float("-inf")) * 0.6931471805599453
+    gl.store(lse + (batch * heads + head).to(gl.int64) * queries + rows, log_sum, rows < queries)
+    return 1.0 / total
+
+
+@gluon.jit
+def _write(
+    o, factors, at, row, descs, buffers, sizes, store,
+    DIM: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
+):  # fmt: skip
+    """Normalises and stores 64 rows of output."""
+    _q_desc, _k_desc, _v_desc, o_desc = descs
+    _q_smem, _k_smem, _v_smem, o_smem = buffers
+    queries, _keys, _heads, _group, _tiles_m, _tiles, _right = sizes
+    _lse, out, o_b, o_h, o_s = store
+    _place, head, batch = at
+    LAYOUT: gl.constexpr = o.type.layout
+    BLOCK_D: gl.constexpr = o.shape[1]
+    o = (o * gl.convert_layout(factors, gl.SliceLayout(1, LAYOUT))[:, None]).to(o_desc.dtype)
     if STAGED:
         staged = o_smem.index(WHO)
         tma.store_wait(0)
-        staged.reshape([ROWS, BLOCK_D]).store(o)
-        fence_async_shared()
-        store_block(o_desc, [batch, head, row, 0], staged)
+        if staged.shape[3] == BLOCK_D:
+            staged.reshape([ROWS, BLOCK_D]).store(o)
+            fence_async_shared()
+            store_block(o_desc, [batch, head, row, 0], staged)
+        else:
+            left, right = o.reshape([ROWS, 2, BLOCK_D // 2]).permute((0, 2, 1)).split()
+            staged.reshape([ROWS, BLOCK_D // 2]).store(left)
+            fence_async_shared()
+            store_block(o_desc, [batch, head, row, 0], staged)
+            tma.store_wait(0)
+            staged.reshape([ROWS, BLOCK_D // 2]).store(right)
+            fence_async_shared()
+            store_block(o_desc, [batch, head, row, BLOCK_D // 2], staged)
     else:
         rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
         cols = gl.arange(0, BLOCK_D, layout=gl.SliceLayout(0, LAYOUT))
         base = out + batch.to(gl.int64) * o_b + head.to(gl.int64) * o_h
         keep = (rows < queries)[:, None] & (cols < DIM)[None, :]
         gl.store(base + (rows.to(gl.int64) * o_s)[:, None] + cols[None, :], o, keep)
-    rows = row + gl.arange(0, ROWS, layout=total.type.layout)
-    log_sum = gl.where(seen, top * scale + gl.log2(total), float("-inf")) * 0.6931471805599453
-    gl.store(lse + (batch * heads + head).to(gl.int64) * queries + rows, log_sum, rows < queries)
 
 
 @gluon.jit
 def _consume(
     descs, buffers, barriers, sizes, store, scale,
     DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
-    TURNS: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
+    TURNS: gl.constexpr, STAGED: gl.constexpr, POLYNOMIALS: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
     q_smem, k_smem, _v_smem, _o_smem = buffers
     q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
-    _queries, _keys, _heads, _group, _tiles_m, tiles, _right = sizes
+    _queries, keys, _heads, _group, _tiles_m, tiles, _right = sizes
     DTYPE: gl.constexpr = q_smem.dtype
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     BLOCK_D: gl.constexpr = q_smem.shape[4]
@@ -152,7 +181,9 @@ def _consume(
     count = tile_count(tiles, RIGHT)
     q = q_smem.index(WHO).reshape([ROWS, BLOCK_D])
     Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
-    batch, head, begin, blocks = tile(0, sizes, HEIGHT, BLOCK_N, RIGHT)
+    at, stride = first_place(sizes, RIGHT)
+    begin, blocks = tile(0, at, sizes, HEIGHT, BLOCK_N, RIGHT)
+    ragged = RIGHT | (keys % BLOCK_N != 0)  # a tile's first block needs a mask
     row = begin + WHO * ROWS
     mbarrier.wait(q_full.index(WHO), 0)
     mbarrier.wait(k_full.index(0), 0)
@@ -161,20 +192,23 @@ def _consume(
         mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
     s = warpgroup_mma_wait(0, [s])
     mbarrier.arrive(k_empty.index(0))
-    s = masked(s, (blocks - 1) * BLOCK_N, row, sizes, RIGHT)
-    p, top, sums = first_softmax(s, scale)
+    if ragged:
+        s = masked(s, (blocks - 1) * BLOCK_N, row, sizes, RIGHT)
+    p, top, sums = first_softmax(s, scale, POLYNOMIALS)
     o = no_output
     step = 1
     mbarrier.wait(k_full.index(1 % STAGES), (1 // STAGES) & 1, pred=(blocks > 1) | (count > 1))
 
     for turn in range(1, count):
+        at_next = next_place(turn, at, stride, sizes, RIGHT)
+        begin, blocks_next = tile(turn, at_next, sizes, HEIGHT, BLOCK_N, RIGHT)
+        row_next = begin + WHO * ROWS
         p, o, top, sums, step = _walk(
             q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
-            STAGES, CONSUMERS, RIGHT, TURNS, False, WHO,
+            STAGES, CONSUMERS, RIGHT, TURNS, False, POLYNOMIALS, WHO,
         )  # fmt: skip
         # The last product of this tile runs beside the first scores and softmax of the next.
-        batch_next, head_next, begin, blocks = tile(turn, sizes, HEIGHT, BLOCK_N, RIGHT)
-        row_next = begin + WHO * ROWS
+        blocks = blocks_next
         p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
         place = (turn % Q_STAGES) * CONSUMERS + WHO
         q = q_smem.index(place).reshape([ROWS, BLOCK_D])
@@ -186,8 +220,9 @@ def _consume(
                 mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
             s = warpgroup_mma_wait(1, [s])
             mbarrier.arrive(k_empty.index(step % STAGES))
-            s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
-            p, top_next, sums_next = first_softmax(s, scale)
+            if ragged:
+                s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
+            p, top_next, sums_next = first_softmax(s, scale, POLYNOMIALS)
         else:
             # Q is still on its way: the last product and the output go first.
             o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
@@ -195,6 +230,7 @@ def _consume(
             s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
             if TURNS == 1:
                 mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+        factors = _finish_rows(top, sums, at, row, sizes, store, scale)
         step += 1
         more = (blocks > 1) | (turn + 1 < count)
         if Q_STAGES == 2:
@@ -204,31 +240,32 @@ def _consume(
             o = warpgroup_mma_wait(1, [o_next])
         mbarrier.arrive(v_empty.index((step - 2) % STAGES))
         _write(
-            o, top, sums, batch, head, row, descs, buffers, sizes, store, scale,
+            o, factors, at, row, descs, buffers, sizes, store,
             DIM, STAGED, WHO,
         )  # fmt: skip
         if Q_STAGES == 1:
             s = warpgroup_mma_wait(0, [s])
             mbarrier.arrive(k_empty.index((step - 1) % STAGES))
-            s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
-            p, top_next, sums_next = first_softmax(s, scale)
+            if ragged:
+                s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
+            p, top_next, sums_next = first_softmax(s, scale, POLYNOMIALS)
             mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
         o = no_output
         top = top_next
         sums = sums_next
-        batch = batch_next
-        head = head_next
+        at = at_next
         row = row_next
 
     p, o, top, sums, step = _walk(
         q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
-        STAGES, CONSUMERS, RIGHT, TURNS, True, WHO,
+        STAGES, CONSUMERS, RIGHT, TURNS, True, POLYNOMIALS, WHO,
     )  # fmt: skip
     p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
     o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+    factors = _finish_rows(top, sums, at, row, sizes, store, scale)
     o = warpgroup_mma_wait(0, [o_next])
     _write(
-        o, top, sums, batch, head, row, descs, buffers, sizes, store, scale,
+        o, factors, at, row, descs, buffers, sizes, store,
         DIM, STAGED, WHO,
     )  # fmt: skip
     if STAGED:
@@ -251,6 +288,7 @@ def forward_kernel(
     DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
     TURNS: gl.constexpr,
     Q_STAGES: gl.constexpr, STAGED: gl.constexpr, REGISTERS: gl.constexpr,
+    POLYNOMIALS: gl.constexpr,
 ):  # fmt: skip
     """Attention of whole (batch, head, seq, dim) tensors; see `hopper.launch` for the host side.
 
@@ -262,8 +300,10 @@ def forward_kernel(
         scale: softmax_scale * log2(e).
         TURNS: 0, or 1: hand over after both products, or 2: after the first.
         Q_STAGES: 2 to fetch Q a tile ahead, where there is room.
-        STAGED: store the output through shared memory of its own, where there is room.
+        STAGED: store the output through shared memory of its own, in one piece or in halves, as
+            wide as a block of `o_desc` is.
         REGISTERS: a thread's, of the consumers.
+        POLYNOMIALS: how many of eight exponentials go to the FMA units.
     """
     DTYPE: gl.constexpr = q_desc.dtype
     BLOCK_N: gl.constexpr = k_desc.block_shape[2]
@@ -307,7 +347,7 @@ def forward_kernel(
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, FIRST)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [1],
@@ -317,9 +357,9 @@ def forward_kernel(
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, FIRST)),
                 (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, SECOND)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, SECOND)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 1],
@@ -329,11 +369,11 @@ def forward_kernel(
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, FIRST)),
                 (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, SECOND)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, SECOND)),
                 (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, THIRD)),
+                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, THIRD)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 4, 1],

@@ -16,6 +16,8 @@ from .forward_hopper import forward_kernel
 
 LOG2E = math.log2(math.e)
 ROWS = 64
+# Registers of a thread at the start, so that this many programs fit on a multiprocessor.
+REGISTERS = {2: 128, 3: 80}
 TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
 
@@ -56,6 +58,8 @@ def launch(
     consumers: int,
     turns: int,
     persistent: bool,
+    polynomials: int,
+    residents: int,
 ) -> None:
     """Fills `out` and `lse` (see `attention.attention_fwd`); q, k and v must pass
     `suits_copy_engine`."""
@@ -67,29 +71,27 @@ def launch(
         tiles_m += tiles_m % 2
     tiles = tiles_m * heads * batch
     q_stages, staged = spend_shared_memory(
-        facts(q).shared_memory, consumers, 4 * stages * block_n * block_d, block_d
+        facts(q).shared_memory // residents, consumers, 4 * stages * block_n * block_d, block_d
     )
     o_b, o_s, o_h, _ = out.stride()
     work = tiles if right is None else tiles // 2
-    programs = facts(q).processors * (2 if consumers == 1 else 1)
+    programs = facts(q).processors * residents
     forward_kernel[(min(work, programs) if persistent else work,)](
         descriptor(q, ROWS, block_d), descriptor(k, block_n, block_d), descriptor(v, block_n,
-        block_d), descriptor(out, ROWS, block_d), lse, out, o_b, o_h, o_s,
+        block_d), descriptor(out, ROWS, staged or block_d), lse, out, o_b, o_h, o_s,
         queries, keys, heads, heads // heads_k, tiles_m, tiles, right or 0, softmax_scale * LOG2E,
         DIM=dim, STAGES=stages, CONSUMERS=consumers, RIGHT=right is not None,
-        TURNS=turns if consumers > 1 else 0, Q_STAGES=q_stages, STAGED=staged,
-        REGISTERS={1: 232, 2: 240}.get(consumers, 160), num_warps=4,
-        maxnreg=128 if consumers == 1 else None,
+        TURNS=turns if consumers > 1 else 0, Q_STAGES=q_stages, STAGED=staged > 0,
+        REGISTERS={1: 232, 2: 240}.get(consumers, 160), POLYNOMIALS=polynomials, num_warps=4,
+        maxnreg=REGISTERS.get(residents),
     )  # fmt: skip
 
 
-def spend_shared_memory(limit: int, consumers: int, rings: int, block_d: int) -> tuple[int, bool]:
-    """(buffers of Q a consumer, whether the output is staged) that fit beside the rings of K and
-    V."""
+def spend_shared_memory(limit: int, consumers: int, rings: int, block_d: int) -> tuple[int, int]:
+    """(buffers of Q a consumer, columns of the output that are staged at a time) that fit beside
+    the rings of K and V."""
     tile = 2 * ROWS * block_d * consumers
-    if consumers == 1:
-        limit //= 2  # two programs share a multiprocessor
-    for q_stages, staged in ((2, True), (1, True), (2, False)):
-        if rings + tile * (q_stages + staged) + 2048 <= limit:
-            return q_stages, staged
-    return 1, False
+    for q_stages, staged in ((2, 2), (1, 2), (2, 1), (1, 1), (2, 0)):
+        if rings + tile * q_stages + tile * staged // 2 + 2048 <= limit:
+            return q_stages, block_d * staged // 2
+    return 1, 0
