@@ -108,12 +108,11 @@ def _walk(
 
 
 @gluon.jit
-def _finish_rows(top, sums, at, row, sizes, store, scale):
+def _finish_rows(top, sums, at, row, sizes, lse, scale):
     """Stores the log-sum-exp of 64 rows; returns the factors that normalise them. A row that saw
     no key has no sum: it gets -inf, and 0 for output. Needs no product, so it runs beside one."""
     queries, _keys, heads, _group, _tiles_m, _tiles, _right = sizes
     _place, head, batch = at
-    lse, _out, _o_b, _o_h, _o_s = store
     total = gl.convert_layout(gl.sum(sums, 1), top.type.layout)
     seen = total > 0.0
     total = gl.where(seen, total, 1.0)
@@ -125,47 +124,37 @@ def _finish_rows(top, sums, at, row, sizes, store, scale):
 
 @gluon.jit
 def _write(
-    o, factors, at, row, descs, buffers, sizes, store,
-    DIM: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
+    o, factors, at, row, descs, buffers, WHO: gl.constexpr
 ):  # fmt: skip
-    """Normalises and stores 64 rows of output."""
+    """Normalises and stores 64 rows of output through shared memory, in one piece or in halves."""
     _q_desc, _k_desc, _v_desc, o_desc = descs
     _q_smem, _k_smem, _v_smem, o_smem = buffers
-    queries, _keys, _heads, _group, _tiles_m, _tiles, _right = sizes
-    _lse, out, o_b, o_h, o_s = store
     _place, head, batch = at
     LAYOUT: gl.constexpr = o.type.layout
     BLOCK_D: gl.constexpr = o.shape[1]
     o = (o * gl.convert_layout(factors, gl.SliceLayout(1, LAYOUT))[:, None]).to(o_desc.dtype)
-    if STAGED:
-        staged = o_smem.index(WHO)
-        tma.store_wait(0)
-        if staged.shape[3] == BLOCK_D:
-            staged.reshape([ROWS, BLOCK_D]).store(o)
-            fence_async_shared()
-            store_block(o_desc, [batch, head, row, 0], staged)
-        else:
-            left, right = o.reshape([ROWS, 2, BLOCK_D // 2]).permute((0, 2, 1)).split()
-            staged.reshape([ROWS, BLOCK_D // 2]).store(left)
-            fence_async_shared()
-            store_block(o_desc, [batch, head, row, 0], staged)
-            tma.store_wait(0)
-            staged.reshape([ROWS, BLOCK_D // 2]).store(right)
-            fence_async_shared()
-            store_block(o_desc, [batch, head, row, BLOCK_D // 2], staged)
+    staged = o_smem.index(WHO)
+    tma.store_wait(0)
+    if staged.shape[3] == BLOCK_D:
+        staged.reshape([ROWS, BLOCK_D]).store(o)
+        fence_async_shared()
+        store_block(o_desc, [batch, head, row, 0], staged)
     else:
-        rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
-        cols = gl.arange(0, BLOCK_D, layout=gl.SliceLayout(0, LAYOUT))
-        base = out + batch.to(gl.int64) * o_b + head.to(gl.int64) * o_h
-        keep = (rows < queries)[:, None] & (cols < DIM)[None, :]
-        gl.store(base + (rows.to(gl.int64) * o_s)[:, None] + cols[None, :], o, keep)
+        left, right = o.reshape([ROWS, 2, BLOCK_D // 2]).permute((0, 2, 1)).split()
+        staged.reshape([ROWS, BLOCK_D // 2]).store(left)
+        fence_async_shared()
+        store_block(o_desc, [batch, head, row, 0], staged)
+        tma.store_wait(0)
+        staged.reshape([ROWS, BLOCK_D // 2]).store(right)
+        fence_async_shared()
+        store_block(o_desc, [batch, head, row, BLOCK_D // 2], staged)
 
 
 @gluon.jit
 def _consume(
-    descs, buffers, barriers, sizes, store, scale,
-    DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
-    TURNS: gl.constexpr, STAGED: gl.constexpr, POLYNOMIALS: gl.constexpr, WHO: gl.constexpr,
+    descs, buffers, barriers, sizes, lse, scale,
+    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
+    TURNS: gl.constexpr, POLYNOMIALS: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
     q_smem, k_smem, _v_smem, _o_smem = buffers
     q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
@@ -230,7 +219,7 @@ def _consume(
             s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
             if TURNS == 1:
                 mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
-        factors = _finish_rows(top, sums, at, row, sizes, store, scale)
+        factors = _finish_rows(top, sums, at, row, sizes, lse, scale)
         step += 1
         more = (blocks > 1) | (turn + 1 < count)
         if Q_STAGES == 2:
@@ -239,10 +228,7 @@ def _consume(
         else:
             o = warpgroup_mma_wait(1, [o_next])
         mbarrier.arrive(v_empty.index((step - 2) % STAGES))
-        _write(
-            o, factors, at, row, descs, buffers, sizes, store,
-            DIM, STAGED, WHO,
-        )  # fmt: skip
+        _write(o, factors, at, row, descs, buffers, WHO)
         if Q_STAGES == 1:
             s = warpgroup_mma_wait(0, [s])
             mbarrier.arrive(k_empty.index((step - 1) % STAGES))
@@ -262,14 +248,10 @@ def _consume(
     )  # fmt: skip
     p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
     o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
-    factors = _finish_rows(top, sums, at, row, sizes, store, scale)
+    factors = _finish_rows(top, sums, at, row, sizes, lse, scale)
     o = warpgroup_mma_wait(0, [o_next])
-    _write(
-        o, factors, at, row, descs, buffers, sizes, store,
-        DIM, STAGED, WHO,
-    )  # fmt: skip
-    if STAGED:
-        tma.store_wait(0)
+    _write(o, factors, at, row, descs, buffers, WHO)
+    tma.store_wait(0)
 
 
 @gluon.constexpr_function
@@ -283,25 +265,21 @@ SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "right")
 
 @gluon.jit(do_not_specialize=SIZES)
 def forward_kernel(
-    q_desc, k_desc, v_desc, o_desc, lse, out, o_b, o_h, o_s,
+    q_desc, k_desc, v_desc, o_desc, lse,
     queries, keys, heads, group, tiles_m, tiles, right, scale,
-    DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
-    TURNS: gl.constexpr,
-    Q_STAGES: gl.constexpr, STAGED: gl.constexpr, REGISTERS: gl.constexpr,
-    POLYNOMIALS: gl.constexpr,
+    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
+    Q_STAGES: gl.constexpr, REGISTERS: gl.constexpr, POLYNOMIALS: gl.constexpr,
 ):  # fmt: skip
     """Attention of whole (batch, head, seq, dim) tensors; see `hopper.launch` for the host side.
 
     Args:
-        q_desc, k_desc, v_desc, o_desc: rank 4, blocks (1, 1, rows, dim).
+        q_desc, k_desc, v_desc, o_desc: rank 4, blocks (1, 1, rows, dim); that of `o_desc` may be
+            half as wide, which takes half the shared memory.
         lse: (batch, heads, queries) float32, contiguous.
-        out, o_b, o_h, o_s: the output again as a pointer with strides, used where it is not STAGED.
         right: keys past the bottom-right diagonal that a row may see (RIGHT only).
         scale: softmax_scale * log2(e).
         TURNS: 0, or 1: hand over after both products, or 2: after the first.
         Q_STAGES: 2 to fetch Q a tile ahead, where there is room.
-        STAGED: store the output through shared memory of its own, in one piece or in halves, as
-            wide as a block of `o_desc` is.
         REGISTERS: a thread's, of the consumers.
         POLYNOMIALS: how many of eight exponentials go to the FMA units.
     """
@@ -312,12 +290,7 @@ def forward_kernel(
     )
     k_smem = gl.allocate_shared_memory(DTYPE, _ring(STAGES, k_desc.block_shape), k_desc.layout)
     v_smem = gl.allocate_shared_memory(DTYPE, _ring(STAGES, v_desc.block_shape), v_desc.layout)
-    if STAGED:
-        o_smem = gl.allocate_shared_memory(
-            DTYPE, _ring(CONSUMERS, o_desc.block_shape), o_desc.layout
-        )
-    else:
-        o_smem = q_smem
+    o_smem = gl.allocate_shared_memory(DTYPE, _ring(CONSUMERS, o_desc.block_shape), o_desc.layout)
     LAYOUT: gl.constexpr = mbarrier.MBarrierLayout()
     q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * CONSUMERS, 1], LAYOUT)
     turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
@@ -341,13 +314,12 @@ def forward_kernel(
     buffers = (q_smem, k_smem, v_smem, o_smem)
     barriers = (q_full, k_full, k_empty, v_full, v_empty, turns)
     sizes = (queries, keys, heads, group, tiles_m, tiles, right)
-    store = (lse, out, o_b, o_h, o_s)
     # Constants travel in literal tuples: a variable would turn them into run-time values.
     if CONSUMERS == 1:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, TURNS, POLYNOMIALS, FIRST)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [1],
@@ -356,10 +328,10 @@ def forward_kernel(
     elif CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, FIRST)),
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, SECOND)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, TURNS, POLYNOMIALS, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, TURNS, POLYNOMIALS, SECOND)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 1],
@@ -368,12 +340,12 @@ def forward_kernel(
     else:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, FIRST)),
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, SECOND)),
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, POLYNOMIALS, THIRD)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, TURNS, POLYNOMIALS, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, TURNS, POLYNOMIALS, SECOND)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, TURNS, POLYNOMIALS, THIRD)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [4, 4, 1],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.runtime.errors import OutOfResources
 
 from .configs import head_block
 from .device import facts
@@ -16,8 +19,6 @@ from .forward_hopper import forward_kernel
 
 LOG2E = math.log2(math.e)
 ROWS = 64
-# Registers of a thread at the start, so that this many programs fit on a multiprocessor.
-REGISTERS = {2: 128, 3: 80}
 TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
 
@@ -66,32 +67,62 @@ def launch(
     batch, queries, heads, dim = q.shape
     keys, heads_k = k.shape[1:3]
     block_d = head_block(dim)
+    plan = _plan(
+        block_d, block_n, stages, consumers, polynomials, residents, right is not None,
+        turns if consumers > 1 else 0, facts(q).shared_memory,
+    )  # fmt: skip
     tiles_m = triton.cdiv(queries, ROWS * consumers)
+    work = tiles_m * heads * batch
+    tiles = work
     if right is not None:
         tiles_m += tiles_m % 2
-    tiles = tiles_m * heads * batch
-    q_stages, staged = spend_shared_memory(
-        facts(q).shared_memory // residents, consumers, 4 * stages * block_n * block_d, block_d
-    )
-    o_b, o_s, o_h, _ = out.stride()
-    work = tiles if right is None else tiles // 2
-    programs = facts(q).processors * residents
-    forward_kernel[(min(work, programs) if persistent else work,)](
+        tiles = tiles_m * heads * batch
+        work = tiles // 2
+    programs = min(work, facts(q).processors * residents) if persistent else work
+    forward_kernel[(programs,)](
         descriptor(q, ROWS, block_d), descriptor(k, block_n, block_d), descriptor(v, block_n,
-        block_d), descriptor(out, ROWS, staged or block_d), lse, out, o_b, o_h, o_s,
+        block_d), descriptor(out, ROWS, plan.columns), lse,
         queries, keys, heads, heads // heads_k, tiles_m, tiles, right or 0, softmax_scale * LOG2E,
-        DIM=dim, STAGES=stages, CONSUMERS=consumers, RIGHT=right is not None,
-        TURNS=turns if consumers > 1 else 0, Q_STAGES=q_stages, STAGED=staged > 0,
-        REGISTERS={1: 232, 2: 240}.get(consumers, 160), POLYNOMIALS=polynomials, num_warps=4,
-        maxnreg=REGISTERS.get(residents),
+        **plan.constants,
     )  # fmt: skip
 
 
-def spend_shared_memory(limit: int, consumers: int, rings: int, block_d: int) -> tuple[int, int]:
-    """(buffers of Q a consumer, columns of the output that are staged at a time) that fit beside
-    the rings of K and V."""
+@dataclass(frozen=True)
+class Plan:
+    """What a configuration means for one head dimension: the columns of the output that are stored
+    at a time, and the kernel's constants and options."""
+
+    columns: int
+    constants: dict[str, Any]
+
+
+@functools.cache
+def _plan(
+    block_d: int, block_n: int, stages: int, consumers: int, polynomials: int, residents: int,
+    bounded: bool, turns: int, shared_memory: int,
+) -> Plan:  # fmt: skip
+    """See `Plan`.
+
+    Raises:
+        triton.runtime.errors.OutOfResources: more registers or shared memory than a program has.
+    """
+    # Scores, probabilities and output of 64 rows on 128 threads, and about 32 for the rest.
+    registers = {(1, 2): 232, (1, 3): 136, (2, 1): 240, (3, 1): 160}.get((consumers, residents), 0)
+    needed = block_n + block_d // 2 + 32
+    if needed > registers:
+        raise OutOfResources(needed, registers, "registers")
+    limit = shared_memory // residents
     tile = 2 * ROWS * block_d * consumers
-    for q_stages, staged in ((2, 2), (1, 2), (2, 1), (1, 1), (2, 0)):
-        if rings + tile * q_stages + tile * staged // 2 + 2048 <= limit:
-            return q_stages, block_d * staged // 2
-    return 1, 0
+    rings = 4 * stages * block_n * block_d + 2048
+    for q_stages, halves in ((2, 2), (1, 2), (2, 1), (1, 1)):
+        if rings + tile * q_stages + tile * halves // 2 <= limit:
+            break
+    else:
+        raise OutOfResources(rings + tile + tile // 2, limit, "shared memory")
+    constants = {
+        "STAGES": stages, "CONSUMERS": consumers, "RIGHT": bounded, "TURNS": turns,
+        "Q_STAGES": q_stages, "REGISTERS": registers, "POLYNOMIALS": polynomials, "num_warps": 4,
+        # At the start all warps have the same, so that this many programs fit.
+        "maxnreg": {2: 128, 3: 80}.get(residents),
+    }  # fmt: skip
+    return Plan(block_d * halves // 2, constants)
