@@ -299,6 +299,7 @@ def test_every_candidate(kernel: ModuleType, dim: int, causal: bool) -> None:
         pytest.skip("needs a GPU")
     attention = sys.modules[f"{kernel.__name__}.attention"]
     configs = sys.modules[f"{kernel.__name__}.configs"]
+    device_facts = sys.modules[f"{kernel.__name__}.device"]
     right = 0 if causal else None
     for batch, queries, keys, heads, heads_k in (
         (1, 333, 501, 4, 2),
@@ -309,7 +310,7 @@ def test_every_candidate(kernel: ModuleType, dim: int, causal: bool) -> None:
         exact, _ = reference.attention(q, k, v, right=right)
         peer = reference.sdpa(q, k, v, right=right)
         for config in configs.FORWARD:
-            if config["implementation"] == "hopper" and not attention.hopper_can(q, k, v, None):
+            if config["implementation"] == "hopper" and not device_facts.facts(q).hopper:
                 continue
             try:
                 out, _ = attention.attention_fwd(q, k, v, dim**-0.5, None, right, **config)

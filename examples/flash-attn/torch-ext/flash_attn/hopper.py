@@ -16,9 +16,11 @@ from triton.runtime.errors import OutOfResources
 from .configs import head_block
 from .device import facts
 from .forward_hopper import forward_kernel
+from .launching import Prepared
 
 LOG2E = math.log2(math.e)
 ROWS = 64
+KERNEL = Prepared(forward_kernel)
 TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
 
@@ -27,21 +29,31 @@ def _layout(rows: int, block_d: int, dtype: torch.dtype) -> gl.NVMMASharedLayout
     return gl.NVMMASharedLayout.get_default_for([1, 1, rows, block_d], TYPES[dtype])
 
 
+@functools.lru_cache(1024)
+def _geometry(
+    shape: tuple[int, ...], stride: tuple[int, ...], rows: int, block_d: int, dtype: torch.dtype
+) -> dict[str, Any]:
+    """Attributes of a descriptor but its tensor."""
+    batch, seq, heads, dim = shape
+    b, s, h, _ = stride
+    return {
+        "shape": [batch, heads, seq, dim],
+        # The stride of a dimension of size 1 may be anything; the copy engine wants multiples of 16
+        # bytes.
+        "strides": [b if batch > 1 else 8, h if heads > 1 else 8, s if seq > 1 else 8, 1],
+        "block_shape": [1, 1, rows, block_d],
+        "layout": _layout(rows, block_d, dtype),
+        "padding": "zero",
+    }
+
+
 def descriptor(tensor: torch.Tensor, rows: int, block_d: int) -> TensorDescriptor:
     """Of a (batch, seq, head, dim) tensor as (batch, head, seq, dim), `rows` rows a block."""
-    batch, seq, heads, dim = tensor.shape
-    b, s, h, _ = tensor.stride()
-    # The stride of a dimension of size 1 may be anything; the copy engine wants multiples of 16
-    # bytes.
-    strides = [b if batch > 1 else 8, h if heads > 1 else 8, s if seq > 1 else 8, 1]
     # Not through the constructor: it checks again what `suits_copy_engine` has, at 3 us a tensor.
     result = object.__new__(TensorDescriptor)
-    result.base = tensor
-    result.shape = [batch, heads, seq, dim]
-    result.strides = strides
-    result.block_shape = [1, 1, rows, block_d]
-    result.layout = _layout(rows, block_d, tensor.dtype)
-    result.padding = "zero"
+    result.__dict__.update(
+        _geometry(tensor.shape, tensor.stride(), rows, block_d, tensor.dtype), base=tensor
+    )
     return result
 
 
@@ -79,21 +91,26 @@ def launch(
         tiles = tiles_m * heads * batch
         work = tiles // 2
     programs = min(work, facts(q).processors * residents) if persistent else work
-    forward_kernel[(programs,)](
-        descriptor(q, ROWS, block_d), descriptor(k, block_n, block_d), descriptor(v, block_n,
-        block_d), descriptor(out, ROWS, plan.columns), lse,
-        queries, keys, heads, heads // heads_k, tiles_m, tiles, right or 0, softmax_scale * LOG2E,
-        **plan.constants,
+    KERNEL.launch(
+        (plan, q.dtype, q.device.index), programs,
+        (
+            descriptor(q, ROWS, block_d), descriptor(k, block_n, block_d),
+            descriptor(v, block_n, block_d), descriptor(out, ROWS, plan.columns), lse,
+            queries, keys, heads, heads // heads_k, tiles_m, tiles, right or 0,
+            softmax_scale * LOG2E,
+        ),
+        plan.constants, plan.options,
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """What a configuration means for one head dimension: the columns of the output that are stored
     at a time, and the kernel's constants and options."""
 
     columns: int
     constants: dict[str, Any]
+    options: dict[str, Any]
 
 
 @functools.cache
@@ -121,8 +138,8 @@ def _plan(
         raise OutOfResources(rings + tile + tile // 2, limit, "shared memory")
     constants = {
         "STAGES": stages, "CONSUMERS": consumers, "RIGHT": bounded, "TURNS": turns,
-        "Q_STAGES": q_stages, "REGISTERS": registers, "POLYNOMIALS": polynomials, "num_warps": 4,
-        # At the start all warps have the same, so that this many programs fit.
-        "maxnreg": {2: 128, 3: 80}.get(residents),
+        "Q_STAGES": q_stages, "REGISTERS": registers, "POLYNOMIALS": polynomials,
     }  # fmt: skip
-    return Plan(block_d * halves // 2, constants)
+    # At the start all warps have the same number of registers, so that `residents` programs fit.
+    options = {"num_warps": 4, "maxnreg": {2: 128, 3: 80}.get(residents)}
+    return Plan(block_d * halves // 2, constants, options)

@@ -141,9 +141,7 @@ def produce(
             if Q_STAGES == 2:  # noqa: SIM102, a constant and a run-time value
                 if (j == 0) & (turn + 1 < count):
                     _place_next, head_next, batch_next = at_next
-                    row_next, _ = tile(
-                        turn + 1, at_next, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT
-                    )
+                    row_next, _ = tile(turn + 1, at_next, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
                     load_q(
                         turn + 1, step, q_desc, q_smem, q_full, k_empty, batch_next, head_next,
                         row_next, STAGES, CONSUMERS,

@@ -58,7 +58,7 @@ def _exp2_assembly(polynomials):
             continue
         lines += [f"max.f32 t, ${8 + k}, 0fC2FE0000;", "add.rn.f32 n, t, 0f4B400000;"]
         lines += ["sub.rn.f32 f, n, 0f4B400000;", "sub.rn.f32 f, t, f;"]
-        lines += [f"fma.rn.f32 p, f, 0f3D615114, 0f3E78062B;", f"fma.rn.f32 p, p, f, 0f3F317AFE;"]
+        lines += ["fma.rn.f32 p, f, 0f3D615114, 0f3E78062B;", "fma.rn.f32 p, p, f, 0f3F317AFE;"]
         lines += ["fma.rn.f32 p, p, f, 0f3F800000;", "mov.b32 i, n;", "mov.b32 j, p;"]
         lines += ["shl.b32 i, i, 23;", "add.s32 i, i, j;", f"mov.b32 ${k}, i;"]
     return "\n".join([*lines, "}"])

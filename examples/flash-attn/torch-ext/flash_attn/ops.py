@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import attention, configs, gradient
+from . import attention, configs, gradient, tuned
 from ._ops import add_op_namespace_prefix
 from .device import current, facts
 
@@ -26,8 +26,13 @@ def run_forward(
     right: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`attention.attention_fwd` with the configuration for these arguments."""
-    config = attention.choose(q, k, v, left, right)
     with current(q):
+        rows = tuned.rows_of(q, k)
+        if configs.is_decoding(rows, k.shape[1]):
+            return tuned.attention_decode(q, k, v, softmax_scale, left, right, rows)
+        if tuned.suits(q, k, v, left):
+            return tuned.attention_fwd(q, k, v, softmax_scale, right, right is not None)
+        config = tuned.default_forward(q, right, hopper_too=False)
         return attention.attention_fwd(q, k, v, softmax_scale, left, right, **config)
 
 
@@ -47,7 +52,6 @@ def run_varlen_forward(
     config = configs.default_forward(
         dim=q.shape[2],
         rows=128,
-        keys=128,
         bounded=right is not None,
         hopper=False,
         amd=device.amd,
