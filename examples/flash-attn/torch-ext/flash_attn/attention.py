@@ -95,7 +95,7 @@ def attention_fwd(
         return out, lse
     packed = packs_heads(q, k)
     rows, walkers = (queries * heads // k.shape[2], k.shape[2]) if packed else (queries, heads)
-    tiles = triton.cdiv(rows, block_m)
+    tiles = configs.cdiv(rows, block_m)
     share = k.shape[1]
     if splits != 1:
         splits, share = split_keys(
@@ -137,11 +137,11 @@ def attention_fwd(
 
 def split_keys(keys: int, block_n: int, splits: int, programs: int, wanted: int) -> tuple[int, int]:
     """(number of shares, keys of a share): `splits`, or for 0 what makes `programs` `wanted`."""
-    blocks = triton.cdiv(keys, block_n)
+    blocks = configs.cdiv(keys, block_n)
     if splits == 0:
         splits = max(1, min(wanted // programs, blocks // 2, MOST_SPLITS))
-    share = triton.cdiv(blocks, splits) * block_n
-    return triton.cdiv(keys, share), share
+    share = configs.cdiv(blocks, splits) * block_n
+    return configs.cdiv(keys, share), share
 
 
 def combine(
@@ -192,7 +192,7 @@ def attention_varlen_fwd(
     batch = cu_seqlens_q.numel() - 1
     out = torch.empty_like(q)
     lse = torch.empty((heads, total), dtype=torch.float32, device=q.device)
-    tiles = triton.cdiv(max_seqlen_q, block_m)
+    tiles = configs.cdiv(max_seqlen_q, block_m)
     if out.numel() == 0 or tiles == 0 or batch == 0:
         return out, lse
     forward_kernel[(tiles * heads * batch,)](

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.errors import OutOfResources
 
-from .configs import head_block
+from .configs import cdiv, head_block
 from .device import facts
 from .forward_hopper import forward_kernel
 from .launching import Prepared
@@ -83,7 +82,7 @@ def launch(
         block_d, block_n, stages, consumers, polynomials, residents, right is not None,
         turns if consumers > 1 else 0, facts(q).shared_memory,
     )  # fmt: skip
-    tiles_m = triton.cdiv(queries, ROWS * consumers)
+    tiles_m = cdiv(queries, ROWS * consumers)
     work = tiles_m * heads * batch
     tiles = work
     if right is not None:
