@@ -56,10 +56,8 @@ def attention_fwd(
     num_warps: int = 8,
     num_stages: int = 2,
     consumers: int = 2,
-    turns: int = 1,
     persistent: bool = True,
-    polynomials: int = 0,
-    residents: int = 1,
+    ahead: bool = False,
     splits: int = 1,
     waves: int = 2,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,8 +87,8 @@ def attention_fwd(
         assert hopper is not None
         hopper.launch(
             q, k, v, out, lse, softmax_scale, right,
-            block_n=block_n, stages=num_stages, consumers=consumers, turns=turns,
-            persistent=persistent, polynomials=polynomials, residents=residents,
+            block_n=block_n, stages=num_stages, consumers=consumers, persistent=persistent,
+            ahead=ahead,
         )  # fmt: skip
         return out, lse
     packed = packs_heads(q, k)

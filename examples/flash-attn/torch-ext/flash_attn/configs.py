@@ -10,10 +10,8 @@ A configuration is a flat dict of keyword arguments. Those of whole sequences (F
 | num_warps | warps of a program | 4 a consumer (kept for reading) |
 | num_stages | software pipeline depth | depth of the K and V rings |
 | consumers | - | warpgroups that compute, 64 rows each |
-| turns | - | consumers issue products in turn: 0 no, 1 handing over after both, 2 after the first |
 | persistent | - | as many programs as fit on the device, else one per tile |
-| polynomials | - | how many of eight exponentials are computed as polynomials on the FMA units |
-| residents | - | programs that share a multiprocessor |
+| ahead | - | a block's scores are computed beside the softmax of the block before |
 
 What a key does not mean to an implementation is 0 or False. Those of few queries (DECODE) are for
 `tuned.attention_decode`: block_n, num_warps, num_stages, and `waves`, the shares of the keys in
@@ -36,22 +34,13 @@ def triton_config(block_m: int, block_n: int, num_warps: int, num_stages: int) -
         "num_warps": num_warps,
         "num_stages": num_stages,
         "consumers": 0,
-        "turns": 0,
         "persistent": False,
-        "polynomials": 0,
-        "residents": 0,
+        "ahead": False,
     }
 
 
 def hopper_config(
-    block_n: int,
-    num_stages: int,
-    consumers: int,
-    turns: int,
-    *,
-    persistent: bool = True,
-    polynomials: int = 0,
-    residents: int = 1,
+    block_n: int, num_stages: int, consumers: int, *, persistent: bool = True, ahead: bool = False
 ) -> Config:
     return {
         "implementation": "hopper",
@@ -60,28 +49,25 @@ def hopper_config(
         "num_warps": 4 * consumers,
         "num_stages": num_stages,
         "consumers": consumers,
-        "turns": turns,
         "persistent": persistent,
-        "polynomials": polynomials,
-        "residents": residents,
+        "ahead": ahead,
     }
 
 
 FORWARD: tuple[Config, ...] = (
+    triton_config(32, 64, 4, 3),
     triton_config(64, 64, 4, 3),
     triton_config(128, 64, 4, 3),
     triton_config(128, 64, 8, 3),
-    hopper_config(128, 2, 2, 1),
-    hopper_config(128, 2, 2, 0),
-    hopper_config(64, 2, 2, 1),
-    hopper_config(64, 2, 2, 0),
-    hopper_config(64, 2, 2, 0, persistent=False),
-    hopper_config(64, 3, 3, 0),
-    hopper_config(64, 2, 1, 0, residents=2),
-    hopper_config(128, 2, 1, 0, residents=2),
-    hopper_config(128, 2, 1, 0, residents=2, persistent=False),
-    hopper_config(128, 2, 1, 0, residents=2, polynomials=1),
-    hopper_config(64, 2, 1, 0, residents=3),
+    hopper_config(128, 2, 2),
+    hopper_config(64, 2, 2),
+    hopper_config(64, 2, 2, persistent=False),
+    hopper_config(64, 2, 1),
+    hopper_config(64, 2, 1, persistent=False),
+    hopper_config(64, 2, 1, ahead=True),
+    hopper_config(128, 2, 1),
+    hopper_config(128, 2, 1, persistent=False),
+    hopper_config(128, 2, 1, ahead=True),
 )
 """Candidates for whole sequences. Not all fit every head dim: those are refused when tried."""
 
@@ -160,14 +146,14 @@ def default_forward(
 def _default_hopper(block: int, rows: int, bounded: bool) -> Config:
     """What won most often on an H200 (NOTES.md)."""
     if block == 256:
-        return hopper_config(64, 2, 2, 0)
+        return hopper_config(64, 2, 2)
     if block == 128:
         if bounded:
-            small = hopper_config(64, 2, 1, 0, residents=2)
-            return small if rows <= 1024 else hopper_config(128, 2, 2, 0)
-        return hopper_config(128, 2, 2, 1)
+            small = hopper_config(64, 2, 1)
+            return small if rows <= 1024 else hopper_config(128, 2, 2)
+        return hopper_config(128, 2, 2)
     if rows >= 1024 or bounded:
-        return hopper_config(128, 2, 1, 0, residents=2)
+        return hopper_config(128, 2, 1)
     return triton_config(64, 64, 4, 3)
 
 

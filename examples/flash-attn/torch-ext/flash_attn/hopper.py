@@ -19,6 +19,8 @@ from .launching import Prepared
 
 LOG2E = math.log2(math.e)
 ROWS = 64
+RESIDENTS = {1: 2, 2: 1}  # programs of so many consumers that share a multiprocessor
+REGISTERS = {1: 232, 2: 240}  # of a thread of theirs
 KERNEL = Prepared(forward_kernel)
 TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
@@ -68,10 +70,8 @@ def launch(
     block_n: int,
     stages: int,
     consumers: int,
-    turns: int,
     persistent: bool,
-    polynomials: int,
-    residents: int,
+    ahead: bool,
 ) -> None:
     """Fills `out` and `lse` (see `attention.attention_fwd`); q, k and v must pass
     `suits_copy_engine`."""
@@ -79,9 +79,8 @@ def launch(
     keys, heads_k = k.shape[1:3]
     block_d = head_block(dim)
     plan = _plan(
-        block_d, block_n, stages, consumers, polynomials, residents, right is not None,
-        turns if consumers > 1 else 0, facts(q).shared_memory,
-    )  # fmt: skip
+        block_d, block_n, stages, consumers, ahead, right is not None, facts(q).shared_memory
+    )
     tiles_m = cdiv(queries, ROWS * consumers)
     work = tiles_m * heads * batch
     tiles = work
@@ -89,7 +88,7 @@ def launch(
         tiles_m += tiles_m % 2
         tiles = tiles_m * heads * batch
         work = tiles // 2
-    programs = min(work, facts(q).processors * residents) if persistent else work
+    programs = min(work, facts(q).processors * RESIDENTS[consumers]) if persistent else work
     KERNEL.launch(
         (plan, q.dtype, q.device.index), programs,
         (
@@ -114,31 +113,37 @@ class Plan:
 
 @functools.cache
 def _plan(
-    block_d: int, block_n: int, stages: int, consumers: int, polynomials: int, residents: int,
-    bounded: bool, turns: int, shared_memory: int,
+    block_d: int, block_n: int, stages: int, consumers: int, ahead: bool, bounded: bool,
+    shared_memory: int,
 ) -> Plan:  # fmt: skip
     """See `Plan`.
 
     Raises:
         triton.runtime.errors.OutOfResources: more registers or shared memory than a program has.
     """
-    # Scores, probabilities and output of 64 rows on 128 threads, and about 32 for the rest.
-    registers = {(1, 2): 232, (1, 3): 136, (2, 1): 240, (3, 1): 160}.get((consumers, residents), 0)
-    needed = block_n + block_d // 2 + 32
-    if needed > registers:
-        raise OutOfResources(needed, registers, "registers")
-    limit = shared_memory // residents
+    # Scores, probabilities and output of 64 rows on 128 threads, and about 32 for the rest; with
+    # the scores of two blocks, probabilities only as they go into the product.
+    needed = block_n + block_d // 2 + 32 + (block_n // 4 if ahead else 0)
+    if needed > REGISTERS[consumers]:
+        raise OutOfResources(needed, REGISTERS[consumers], "registers")
+    limit = shared_memory // RESIDENTS[consumers]
     tile = 2 * ROWS * block_d * consumers
-    rings = 4 * stages * block_n * block_d + 2048
-    for q_stages, halves in ((2, 2), (1, 2), (2, 1), (1, 1)):
-        if rings + tile * q_stages + tile * halves // 2 <= limit:
+    block = 2 * block_n * block_d
+    rings = 2 * stages * block + 2048
+    # More rows of Q, and the whole output staged; ahead, Q of two tiles and K of one block more.
+    for q_stages, halves, more_k in ((2, 2, 1), (2, 1, 1)) if ahead else (
+        (2, 2, 0), (1, 2, 0), (2, 1, 0), (1, 1, 0),
+    ):  # fmt: skip
+        needed = rings + tile * q_stages + tile * halves // 2 + more_k * block
+        if needed <= limit:
             break
     else:
-        raise OutOfResources(rings + tile + tile // 2, limit, "shared memory")
+        raise OutOfResources(needed, limit, "shared memory")
     constants = {
-        "STAGES": stages, "CONSUMERS": consumers, "RIGHT": bounded, "TURNS": turns,
-        "Q_STAGES": q_stages, "REGISTERS": registers, "POLYNOMIALS": polynomials,
+        "STAGES": stages, "CONSUMERS": consumers, "RIGHT": bounded, "Q_STAGES": q_stages,
+        "AHEAD": ahead,
     }  # fmt: skip
-    # At the start all warps have the same number of registers, so that `residents` programs fit.
-    options = {"num_warps": 4, "maxnreg": {2: 128, 3: 80}.get(residents)}
+    # At the start all warps have the same number of registers, so that two programs of one
+    # consumer share a multiprocessor.
+    options = {"num_warps": 4, "maxnreg": 128 if consumers == 1 else None}
     return Plan(block_d * halves // 2, constants, options)

@@ -113,9 +113,10 @@ def produce(
 ):  # fmt: skip
     q_desc, k_desc, v_desc, _o_desc = descs
     q_smem, k_smem, v_smem, _o_smem = buffers
-    q_full, k_full, k_empty, v_full, v_empty, _turns = barriers
+    q_full, k_full, k_empty, v_full, v_empty = barriers
     _queries, _keys, _heads, group, _tiles_m, tiles, _right = sizes
     Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
+    K_STAGES: gl.constexpr = k_smem.shape[0]
     count = tile_count(tiles, RIGHT)
     step = 0
     at, stride = first_place(sizes, RIGHT)
@@ -126,16 +127,17 @@ def produce(
         head_k = head // group
         for j in range(blocks):
             first = (blocks - 1 - j) * BLOCK_N
-            slot = step % STAGES
-            phase = ((step // STAGES) & 1) ^ 1
-            mbarrier.wait(k_empty.index(slot), phase)
+            slot = step % K_STAGES
+            mbarrier.wait(k_empty.index(slot), ((step // K_STAGES) & 1) ^ 1)
             mbarrier.expect(k_full.index(slot), k_desc.block_type.nbytes)
             load_block(k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot))
             if (j == 0) & ((turn == 0) | (Q_STAGES == 1)):
                 load_q(
-                    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, STAGES, CONSUMERS
-                )
-            mbarrier.wait(v_empty.index(slot), phase)
+                    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, K_STAGES,
+                    CONSUMERS,
+                )  # fmt: skip
+            slot = step % STAGES
+            mbarrier.wait(v_empty.index(slot), ((step // STAGES) & 1) ^ 1)
             mbarrier.expect(v_full.index(slot), v_desc.block_type.nbytes)
             load_block(v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot))
             if Q_STAGES == 2:  # noqa: SIM102, a constant and a run-time value
@@ -144,7 +146,7 @@ def produce(
                     row_next, _ = tile(turn + 1, at_next, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
                     load_q(
                         turn + 1, step, q_desc, q_smem, q_full, k_empty, batch_next, head_next,
-                        row_next, STAGES, CONSUMERS,
+                        row_next, K_STAGES, CONSUMERS,
                     )  # fmt: skip
             step += 1
         at = at_next

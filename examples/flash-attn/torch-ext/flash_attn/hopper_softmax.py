@@ -43,49 +43,24 @@ def _lane_sums(p):
     return gl.sum(gl.sum(gl.sum(_by_lane(p), 2), 3), 1)
 
 
-@gluon.constexpr_function
-def _exp2_assembly(polynomials):
-    """2**x of eight values, the first `polynomials` of them on the FMA units.
-
-    There, x is rounded to a whole number n by adding 1.5 * 2**23, whose last bits then hold n, and
-    2**(x - n) is a polynomial with relative error below 1.1e-4, a twentieth of a bfloat16's
-    precision; n is added to its exponent. At -127, where anything below ends, that gives 0.
-    """
-    lines = ["{", ".reg .f32 t, n, f, p;", ".reg .b32 i, j;"]
-    for k in range(8):
-        if k >= polynomials:
-            lines += [f"ex2.approx.ftz.f32 ${k}, ${8 + k};"]
-            continue
-        lines += [f"max.f32 t, ${8 + k}, 0fC2FE0000;", "add.rn.f32 n, t, 0f4B400000;"]
-        lines += ["sub.rn.f32 f, n, 0f4B400000;", "sub.rn.f32 f, t, f;"]
-        lines += ["fma.rn.f32 p, f, 0f3D615114, 0f3E78062B;", "fma.rn.f32 p, p, f, 0f3F317AFE;"]
-        lines += ["fma.rn.f32 p, p, f, 0f3F800000;", "mov.b32 i, n;", "mov.b32 j, p;"]
-        lines += ["shl.b32 i, i, 23;", "add.s32 i, i, j;", f"mov.b32 ${k}, i;"]
-    return "\n".join([*lines, "}"])
+@gluon.jit
+def no_rows(LAYOUT: gl.constexpr, BLOCK_N: gl.constexpr):
+    """(row references, sums of each lane) before any block of scores of that layout."""
+    top = gl.full([ROWS], float("-inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT))
+    return top, _lane_sums(gl.zeros([ROWS, BLOCK_N], gl.float32, layout=LAYOUT))
 
 
 @gluon.jit
-def _exp2(x, POLYNOMIALS: gl.constexpr):
-    """2**x; POLYNOMIALS of eight elements avoid the special-function units."""
-    if POLYNOMIALS == 0:
-        return gl.exp2(x)
-    return gl.inline_asm_elementwise(
-        _exp2_assembly(POLYNOMIALS), "=f,=f,=f,=f,=f,=f,=f,=f,f,f,f,f,f,f,f,f", [x], gl.float32,
-        True, 8,
-    )  # fmt: skip
-
-
-@gluon.jit
-def first_softmax(s, scale, POLYNOMIALS: gl.constexpr):
+def first_softmax(s, scale):
     """Of a tile's first block: (P, row references, sums of each lane)."""
     top = _row_max(s)
     safe = gl.where(top == float("-inf"), 0.0, top) * scale
-    p = _exp2(s * scale - safe[:, None], POLYNOMIALS)
+    p = gl.exp2(s * scale - safe[:, None])
     return p, top, _lane_sums(p)
 
 
 @gluon.jit
-def next_softmax(s, top, sums, scale, POLYNOMIALS: gl.constexpr):
+def next_softmax(s, top, sums, scale):
     """Of a later block: (P, row references, sums of each lane, factor for what came before).
 
     The reference of a row need not be its maximum, only near it: it moves when the maximum has
@@ -96,7 +71,7 @@ def next_softmax(s, top, sums, scale, POLYNOMIALS: gl.constexpr):
     new_top = gl.where((block_top - top) * scale > 8.0, block_top, top)
     new_top = gl.where(top == float("-inf"), block_top, new_top)
     safe = gl.where(new_top == float("-inf"), 0.0, new_top) * scale
-    p = _exp2(s * scale - safe[:, None], POLYNOMIALS)
+    p = gl.exp2(s * scale - safe[:, None])
     alpha = gl.where(new_top == top, 1.0, gl.exp2(top * scale - safe))
     factor = gl.convert_layout(alpha, gl.SliceLayout(1, sums.type.layout))
     return p, new_top, sums * factor[:, None] + _lane_sums(p), alpha

@@ -61,16 +61,14 @@ def attention_fwd(
     num_warps: int,
     num_stages: int,
     consumers: int,
-    turns: int,
     persistent: bool,
-    polynomials: int,
-    residents: int,
+    ahead: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`attention.attention_fwd` of tensors that `suits`; `causal` says that `right` is given."""
     return attend(
         q, k, v, softmax_scale, None, right, implementation=implementation, block_m=block_m,
         block_n=block_n, num_warps=num_warps, num_stages=num_stages, consumers=consumers,
-        turns=turns, persistent=persistent, polynomials=polynomials, residents=residents,
+        persistent=persistent, ahead=ahead,
     )  # fmt: skip
 
 
