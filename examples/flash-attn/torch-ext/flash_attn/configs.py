@@ -58,7 +58,6 @@ FORWARD: tuple[Config, ...] = (
     triton_config(32, 64, 4, 3),
     triton_config(64, 64, 4, 3),
     triton_config(128, 64, 4, 3),
-    triton_config(128, 64, 8, 3),
     hopper_config(128, 2, 2),
     hopper_config(64, 2, 2),
     hopper_config(64, 2, 2, persistent=False),
@@ -89,13 +88,10 @@ DECODE: tuple[Config, ...] = tuple(
         (64, 4, 3, 2),
         (64, 4, 3, 4),
         (64, 4, 4, 2),
-        (64, 4, 4, 4),
         (64, 2, 3, 4),
         (32, 4, 4, 4),
         (128, 4, 2, 2),
-        (128, 4, 2, 4),
         (128, 4, 3, 1),
-        (128, 4, 3, 2),
         (128, 8, 3, 2),
     )
 )
