@@ -156,32 +156,3 @@ def _default_hopper(block: int, rows: int, bounded: bool) -> Config:
 def default_decode(*, dim: int, shared_memory: int) -> Config:
     """A sane configuration for few queries where no tuned one is known."""
     return decode_config(64, 4, 2 if shared_memory > LARGE or dim <= 128 else 1, 2)
-
-
-def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config, Config]:
-    """Tiles of the (dK and dV, dQ) kernels; block_m counts query rows, block_n keys."""
-    block = head_block(dim)
-    if amd:
-        size = 64 if block <= 64 else 32
-        return _tile(size, size, 4, 1), _tile(size, size, 4, 1)
-    large = shared_memory > LARGE
-    if block == 256:
-        if shared_memory > 200_000:
-            return _tile(32, 32, 4, 3), _tile(128, 32, 8, 2)
-        if large:
-            return _tile(32, 64, 8, 2), _tile(64, 32, 4, 2)
-        return _tile(32, 32, 4, 1), _tile(32, 32, 4, 1)
-    if block == 128:
-        if large:
-            return _tile(32, 64, 4, 3), _tile(128, 64, 8, 3)
-        return _tile(32, 64, 4, 2), _tile(64, 32, 4, 2)
-    return _tile(32, 128, 4, 3 if large else 2), _tile(64, 64, 4, 3 if large else 2)
-
-
-def _tile(block_m: int, block_n: int, num_warps: int, num_stages: int) -> Config:
-    return {
-        "block_m": block_m,
-        "block_n": block_n,
-        "num_warps": num_warps,
-        "num_stages": num_stages,
-    }

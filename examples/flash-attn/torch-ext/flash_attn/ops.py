@@ -72,16 +72,38 @@ def forward(
     softmax_scale: float,
     left: int | None,
     right: int | None,
+    deterministic: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """`deterministic` is for the gradients: the forward pass always is."""
     return run_forward(q, k, v, softmax_scale, left, right)
 
 
 @torch.library.register_fake(add_op_namespace_prefix("forward"))
 def _forward_fake(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, left: Any, right: Any
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, queries, heads, _ = q.shape
     return torch.empty_like(q), q.new_empty((batch, heads, queries), dtype=torch.float32)
+
+
+def run_backward(
+    do: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    softmax_scale: float,
+    left: int | None,
+    right: int | None,
+    deterministic: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`gradient.attention_bwd` with the configuration for these arguments."""
+    do = _adjacent(do)
+    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
+    config = gradient.choose(do, q, k, v, left, deterministic)
+    with current(q):
+        return gradient.attention_bwd(do, q, k, v, out, lse, softmax_scale, left, right, **config)
 
 
 @torch.library.custom_op(add_op_namespace_prefix("backward"), mutates_args=())
@@ -95,9 +117,9 @@ def backward(
     softmax_scale: float,
     left: int | None,
     right: int | None,
+    deterministic: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    with current(q):
-        return gradient.attention_bwd(_adjacent(do), q, k, v, out, lse, softmax_scale, left, right)
+    return run_backward(do, q, k, v, out, lse, softmax_scale, left, right, deterministic)
 
 
 @torch.library.register_fake(add_op_namespace_prefix("backward"))
@@ -170,21 +192,10 @@ def varlen_backward(
     right: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     with current(q):
-        return gradient.attention_bwd(
-            _adjacent(do),
-            q,
-            k,
-            v,
-            out,
-            lse,
-            softmax_scale,
-            left,
-            right,
-            cu_seqlens_q=cu_seqlens_q,
-            cu_seqlens_k=cu_seqlens_k,
-            max_seqlen_q=max_seqlen_q,
-            max_seqlen_k=max_seqlen_k,
-        )
+        return gradient.attention_varlen_bwd(
+            _adjacent(do), q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
+            max_seqlen_k, softmax_scale, left, right,
+        )  # fmt: skip
 
 
 @torch.library.register_fake(add_op_namespace_prefix("varlen_backward"))
