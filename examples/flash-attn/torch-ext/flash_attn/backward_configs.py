@@ -73,7 +73,8 @@ def default_backward(*, dim: int, hopper: bool, rows: int, amd: bool, shared_mem
         shared_memory: bytes that one program may use.
     """
     if hopper and rows >= 512:
-        return hopper_config(64, 64 if head_block(dim) == 256 else 128, 8, 2)
+        sizes = {256: (64, 8), 128: (128, 8)}.get(head_block(dim), (64, 4))
+        return hopper_config(64, *sizes, 2)
     return triton_config(*_tiles(head_block(dim), amd, shared_memory))
 
 
