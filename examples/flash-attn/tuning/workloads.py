@@ -7,6 +7,7 @@ fitted ones hold its nineteen, and more between and beyond them.
 import torch
 import torch.nn.functional as F
 from flash_attn import scaled_dot_product_attention
+from flash_attn.ops import run_backward, run_forward
 
 from kernel_builder.tuning import Case, workload
 
@@ -29,11 +30,11 @@ _HELD_OUT = [
 ]  # fmt: skip
 
 
-def _cases(causal):
+def _cases(causal, more=_MORE):
     return [
         *(
             Case(B=b, H=h, S=s, D=d, causal=causal, weight=2.0 if known else 1.0)
-            for known, shapes in ((True, _BENCHMARK), (False, _MORE))
+            for known, shapes in ((True, _BENCHMARK), (False, more))
             for b, h, s, d in shapes
         ),
         *(Case(B=b, H=h, S=s, D=d, causal=causal, held_out=True) for b, h, s, d in _HELD_OUT),
@@ -87,3 +88,30 @@ def decoding(B, keys, group, device):
         for _ in range(2)
     )
     return {"query": query, "key": key, "value": value, "enable_gqa": group > 1}
+
+
+def _gradients(do, q, k, v, out, lse, causal):
+    """Of (batch, seq, heads, dim) tensors, as autograd calls it."""
+    right = 0 if causal else None
+    return run_backward(do, q, k, v, out, lse, q.shape[-1] ** -0.5, None, right, False)
+
+
+def _reference_gradients(do, q, k, v, out, lse, causal):
+    inputs = [x.float().transpose(1, 2).detach().requires_grad_() for x in (q, k, v)]
+    result = F.scaled_dot_product_attention(*inputs, is_causal=causal)
+    return tuple(
+        x.transpose(1, 2) for x in torch.autograd.grad(result, inputs, do.float().transpose(1, 2))
+    )
+
+
+@workload(
+    call=_gradients,
+    reference=_reference_gradients,
+    tolerance=2e-2,
+    cases=[*_cases(False, ()), *_cases(True, ())],
+)
+def gradients(B, H, S, D, causal, device):
+    """The output's gradient, query, key and value (B, S, H, D), and what the forward pass gave."""
+    do, q, k, v = (torch.randn(B, S, H, D, device=device, dtype=torch.bfloat16) for _ in range(4))
+    out, lse = run_forward(q, k, v, D**-0.5, None, 0 if causal else None)
+    return do, q, k, v, out, lse, causal

@@ -1,7 +1,7 @@
 """The configuration space of the backward pass and its defaults. Standard library only.
 
-A configuration is a flat dict of keyword arguments of `gradient.attention_bwd`. `implementation`
-names the kernels, and the other keys mean to them:
+A configuration is a flat dict of keyword arguments of `tuned.attention_bwd`. `implementation` names
+the kernels, and the other keys mean to them (what means nothing is 0):
 
 | key | "triton", dK and dV in one kernel, dQ in another | "hopper", all in one kernel |
 |---|---|---|
@@ -38,27 +38,23 @@ def hopper_config(block_m: int, block_n: int, num_warps: int, num_stages: int) -
         "block_n": block_n,
         "num_warps": num_warps,
         "num_stages": num_stages,
+        "dq_block_m": 0,
+        "dq_block_n": 0,
+        "dq_num_warps": 0,
+        "dq_num_stages": 0,
     }
 
 
-def candidates(dim: int) -> tuple[Config, ...]:
-    """Configurations worth trying for a head dim; the first is right on every target."""
-    block = head_block(dim)
-    hopper: tuple[tuple[int, int, int, int], ...] = ()
-    if block == 256:
-        hopper = ((64, 64, 8, 2),)
-    elif block == 128:
-        hopper = ((64, 128, 8, 2), (64, 128, 8, 3))
-    elif block >= 32:
-        hopper = ((64, 128, 8, 2), (64, 128, 8, 3), (128, 128, 8, 2), (64, 64, 4, 2))
-    triton = {
-        256: (((32, 32, 4, 3), (128, 32, 8, 2)),),
-        128: (((32, 64, 4, 3), (128, 64, 8, 3)), ((64, 64, 4, 2), (64, 64, 4, 2))),
-    }.get(block, (((32, 128, 4, 3), (64, 64, 4, 3)), ((64, 64, 4, 2), (64, 64, 4, 2))))
-    return (
-        *(triton_config(*tiles) for tiles in triton),
-        *(hopper_config(*sizes) for sizes in hopper),
-    )
+BACKWARD: tuple[Config, ...] = (
+    triton_config((32, 128, 4, 3), (64, 64, 4, 3)),
+    triton_config((32, 64, 4, 3), (128, 64, 8, 3)),
+    triton_config((32, 32, 4, 3), (128, 32, 8, 2)),
+    hopper_config(64, 64, 4, 2),
+    hopper_config(64, 128, 8, 2),
+    hopper_config(64, 128, 8, 3),
+    hopper_config(64, 64, 8, 2),
+)
+"""Candidates. Not all fit every head dim: those are refused when tried."""
 
 
 def default_backward(*, dim: int, hopper: bool, rows: int, amd: bool, shared_memory: int) -> Config:
@@ -72,7 +68,7 @@ def default_backward(*, dim: int, hopper: bool, rows: int, amd: bool, shared_mem
         amd: the device is an AMD GPU.
         shared_memory: bytes that one program may use.
     """
-    if hopper and rows >= 512:
+    if hopper and rows >= 512 and head_block(dim) >= 32:
         sizes = {256: (64, 8), 128: (128, 8)}.get(head_block(dim), (64, 4))
         return hopper_config(64, *sizes, 2)
     return triton_config(*_tiles(head_block(dim), amd, shared_memory))

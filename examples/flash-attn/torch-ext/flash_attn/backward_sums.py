@@ -44,13 +44,6 @@ def prepare_kernel(
     tl.store(total + at[:, None] * BLOCK_D + dims[None, :], empty)
 
 
-@triton.jit
-def place_in_sum(dims):
-    """Where the kernel puts columns of dQ: of each 16, columns c, c + 1, c + 8 and c + 9 are
-    neighbours."""
-    return dims // 16 * 16 + dims % 8 // 2 * 4 + dims % 16 // 8 * 2 + dims % 2
-
-
 @triton.jit(do_not_specialize=SIZES)
 def finish_kernel(
     total, dq, dq_b, dq_s, dq_h, queries, heads, padded, tiles, softmax_scale,
@@ -61,7 +54,7 @@ def finish_kernel(
     pair = (tl.program_id(0) // tiles).to(tl.int64)
     rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     dims = tl.arange(0, BLOCK_D)
-    at = (pair * padded + rows)[:, None] * BLOCK_D + place_in_sum(dims)[None, :]
+    at = (pair * padded + rows)[:, None] * BLOCK_D + dims[None, :]
     keep = (rows < queries)[:, None] & (dims < DIM)[None, :]
     values = tl.load(total + at, mask=keep, other=0.0) * softmax_scale
     base = dq + pair // heads * dq_b + pair % heads * dq_h

@@ -8,45 +8,18 @@ import torch
 import triton
 
 from . import backward_configs as configs
-from .attention import suits_copy_engine
 from .backward import delta_kernel, dkdv_kernel, dq_kernel
 from .configs import head_block
 from .device import facts
 
+try:
+    from . import hopper_backward
+except ImportError:  # Gluon exists on some targets only
+    hopper_backward = None  # type: ignore[assignment]
+
 LOG2E = math.log2(math.e)
 DELTA_ROWS = 64
 Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-def hopper_can(
-    do: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None
-) -> bool:
-    """Whether the sm_90 kernel takes these arguments: no left bound, tensors that TMA can read."""
-    return (
-        left is None
-        and facts(q).hopper
-        and head_block(q.shape[3]) >= 32
-        and all(suits_copy_engine(x) for x in (do, q, k, v))
-    )
-
-
-def choose(
-    do: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    left: int | None,
-    deterministic: bool,
-) -> configs.Config:
-    """The default configuration for these arguments on their device."""
-    device = facts(q)
-    return configs.default_backward(
-        dim=q.shape[3],
-        hopper=not deterministic and hopper_can(do, q, k, v, left),
-        rows=q.shape[1],
-        amd=device.amd,
-        shared_memory=device.shared_memory,
-    )
 
 
 def attention_bwd(
@@ -75,7 +48,8 @@ def attention_bwd(
     Args:
         do: gradient of the output, last dimension adjacent.
         out, lse: what the forward pass returned.
-        implementation and the rest: see `backward_configs`.
+        implementation and the rest: see `backward_configs`. "hopper" wants tensors that
+            `tuned.suits`.
 
     With "triton" the result is bit-equal from run to run and the memory beyond the results is 4
     bytes per row and head. With "hopper" dK and dV are, and dQ is a sum in float32 whose order is
@@ -85,9 +59,8 @@ def attention_bwd(
     if q.numel() == 0 or k.numel() == 0:
         return grads[0].zero_(), grads[1].zero_(), grads[2].zero_()
     if implementation == "hopper":
-        from .hopper_backward import launch  # Gluon exists on some targets only
-
-        launch(
+        assert hopper_backward is not None
+        hopper_backward.launch(
             do, q, k, v, out, lse, grads, softmax_scale, right,
             block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages,
         )  # fmt: skip

@@ -22,7 +22,7 @@ ROWS = 64
 RESIDENTS = {1: 2, 2: 1}  # programs of so many consumers that share a multiprocessor
 REGISTERS = {1: 232, 2: 240}  # of a thread of theirs
 KERNEL = Prepared(forward_kernel)
-TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
+TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16, torch.float32: gl.float32}
 
 
 @functools.cache

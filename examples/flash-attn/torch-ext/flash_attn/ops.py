@@ -100,9 +100,18 @@ def run_backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """`gradient.attention_bwd` with the configuration for these arguments."""
     do = _adjacent(do)
-    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
-    config = gradient.choose(do, q, k, v, left, deterministic)
+    wanted = torch.are_deterministic_algorithms_enabled()
+    wanted = wanted and not torch.is_deterministic_algorithms_warn_only_enabled()
     with current(q):
+        if (
+            not (deterministic or wanted)
+            and tuned.suits(q, k, v, left)
+            and attention.suits_copy_engine(do)
+        ):
+            return tuned.attention_bwd(
+                do, q, k, v, out, lse, softmax_scale, right, right is not None
+            )
+        config = tuned.default_backward(q, hopper_too=False)
         return gradient.attention_bwd(do, q, k, v, out, lse, softmax_scale, left, right, **config)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import configs
+from . import backward_configs, configs, gradient
 from ._tunable import tunable
 from .attention import attention_fwd as attend
 from .attention import hopper, packs_heads, suits_copy_engine
@@ -97,3 +97,51 @@ def attention_decode(
 def rows_of(q: torch.Tensor, k: torch.Tensor) -> int:
     """How many query rows share a key head and a block."""
     return q.shape[1] * (q.shape[2] // k.shape[2] if packs_heads(q, k) else 1)
+
+
+def default_backward(q: torch.Tensor, *, hopper_too: bool = True) -> configs.Config:
+    """The default configuration of the gradients for (batch, seq, heads, dim) queries."""
+    device = facts(q)
+    return backward_configs.default_backward(
+        dim=q.shape[3],
+        rows=q.shape[1],
+        hopper=hopper_too and device.hopper and gradient.hopper_backward is not None,
+        amd=device.amd,
+        shared_memory=device.shared_memory,
+    )
+
+
+def _default_backward(arguments: Mapping[str, Any]) -> configs.Config:
+    return default_backward(arguments["q"])
+
+
+@tunable(configs=backward_configs.BACKWARD, default=_default_backward, key=["causal"])
+def attention_bwd(
+    do: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    softmax_scale: float,
+    right: int | None,
+    causal: bool,
+    *,
+    implementation: str,
+    block_m: int,
+    block_n: int,
+    num_warps: int,
+    num_stages: int,
+    dq_block_m: int,
+    dq_block_n: int,
+    dq_num_warps: int,
+    dq_num_stages: int,
+) -> gradient.Gradients:
+    """`gradient.attention_bwd` of tensors that `suits`, where dQ need not be bit-equal from run to
+    run; `causal` says that `right` is given."""
+    return gradient.attention_bwd(
+        do, q, k, v, out, lse, softmax_scale, None, right, implementation=implementation,
+        block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages,
+        dq_block_m=dq_block_m, dq_block_n=dq_block_n, dq_num_warps=dq_num_warps,
+        dq_num_stages=dq_num_stages,
+    )  # fmt: skip
