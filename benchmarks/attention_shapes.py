@@ -28,6 +28,10 @@ DECODE: tuple[tuple[int, int], ...] = tuple(
 )
 """(batch, keys) of one-token decoding: 32 query heads on 4 key heads of dim 128."""
 
+SMALL: tuple[Shape, ...] = ((1, 2, 40, 32), (1, 1, 64, 16))
+SMALL_DECODE: tuple[tuple[int, int], ...] = ((1, 300),)
+"""For a rehearsal."""
+
 TARGETS = {
     ("forward", "tuned", "flash"): 1.6,
     ("forward", "held out", "flash"): 1.55,

@@ -36,20 +36,31 @@ def capture(call: Call, warm_up: int = 25) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def device_ms(
-    calls: Mapping[str, Call], replays: int = 30, discard: int = 5
+def longest(graphs: Mapping[str, torch.cuda.CUDAGraph]) -> float:
+    """Milliseconds of the slowest contender's call, roughly."""
+    return max(_timed(graph.replay) for graph in graphs.values())
+
+
+def replay(
+    graphs: Mapping[str, torch.cuda.CUDAGraph], replays: int, discard: int
 ) -> dict[str, list[float]]:
-    """Milliseconds a call, one sample a graph replay.
+    """Milliseconds a call, one sample a graph replay, after `discard` that are thrown away.
 
     The contenders are replayed in turn: a card that slows down as it warms up slows all of them
     alike.
     """
-    graphs = {name: capture(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(replays + discard):
         for name, graph in graphs.items():
             samples[name].append(_timed(graph.replay))
     return {name: [round(ms, 6) for ms in values[discard:]] for name, values in samples.items()}
+
+
+def device_ms(
+    calls: Mapping[str, Call], replays: int = 30, discard: int = 5
+) -> dict[str, list[float]]:
+    """Milliseconds a call on the device, see `replay`."""
+    return replay({name: capture(call) for name, call in calls.items()}, replays, discard)
 
 
 def end_to_end_ms(calls: Mapping[str, Call], repeats: int = 30) -> dict[str, list[float]]:

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ("fused-matmul", "rms-norm", "softmax")
+QUICK = ("flash-attn", "fused-matmul", "rms-norm", "softmax")
+# What the default run leaves out of an example. Compilation for absent GPUs takes most of an hour:
+# `pytest -m slow examples/flash-attn/tests/test_compilation.py`.
+THOROUGH = {"flash-attn": "test_attention.py"}
 NEEDS = {"fused-matmul": "jax"}
 JAX = sorted(folder.parent.name for folder in (ROOT / "examples").glob("*/jax-tests"))
 OTHERS = sorted(
@@ -31,6 +34,14 @@ OTHERS = sorted(
 def test_example(name: str, tmp_path: Path) -> None:
     pytest.importorskip(NEEDS.get(name, "triton"))
     run(f"examples/{name}/tests", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", THOROUGH)
+def test_what_the_default_run_leaves_out(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    run(f"examples/{name}/tests/{THOROUGH[name]}", tmp_path, "-m", "slow")
 
 
 @pytest.mark.timeout(400)

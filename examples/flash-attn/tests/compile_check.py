@@ -88,7 +88,7 @@ def compile_all(target: GPUTarget, dims: tuple[int, ...]) -> list[dict[str, obje
             processors=132,
             shared_memory=shared,
         )
-        for name in ("attention", "ops", "gradient", "hopper"):
+        for name in ("attention", "ops", "gradient", "hopper", "tuned"):
             importlib.import_module(f"{package.__name__}.{name}").facts = lambda _tensor: facts
         for dim, causal in itertools.product(dims, (False, True)):
             # The last: rows of a window, one query of a group, packed sequences.

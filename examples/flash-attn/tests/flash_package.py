@@ -13,7 +13,7 @@ OPS = '''"""What a build generates: a namespace for the ops of this build."""
 
 
 def add_op_namespace_prefix(name: str) -> str:
-    return f"_flash_attn_test::{name}"
+    return f"_NAMESPACE::{name}"
 '''
 
 
@@ -21,7 +21,7 @@ def load(folder: Path, name: str = "flash_attn_under_test") -> ModuleType:
     """Imports a copy of the source from `folder`, under `name`."""
     package = folder / "flash_attn"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "_ops.py").write_text(OPS)
+    (package / "_ops.py").write_text(OPS.replace("NAMESPACE", name))
     spec = importlib.util.spec_from_file_location(name, package / "__init__.py")
     assert spec is not None
     assert spec.loader is not None

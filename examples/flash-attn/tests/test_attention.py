@@ -9,81 +9,11 @@ from types import ModuleType
 import flash_reference as reference
 import pytest
 import torch
+from flash_checks import DTYPES, check, run, tensors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-# The interpreter computes in numpy, PyTorch's CPU attention partly in float32: this floor is fp16's
-# own rounding.
-FLOOR = {torch.float16: 4e-4, torch.bfloat16: 3e-3}
-
-
-def tensors(
-    batch: int,
-    queries: int,
-    keys: int,
-    heads: int,
-    heads_k: int,
-    dim: int,
-    dtype: torch.dtype,
-    device: str,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    shapes = (
-        (batch, queries, heads, dim),
-        (batch, keys, heads_k, dim),
-        (batch, keys, heads_k, dim),
-    )
-    return tuple(torch.randn(shape, device=device).to(dtype) for shape in shapes)
-
-
-DTYPES = (torch.float16, torch.bfloat16)
-
-
-def check(actual: torch.Tensor, peer: torch.Tensor, expected: torch.Tensor) -> None:
-    bound = 2 * reference.error(peer, expected) + FLOOR[actual.dtype]
-    assert reference.error(actual, expected) <= bound
-
-
-def run(
-    kernel: ModuleType,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    causal: bool = False,
-    window: tuple[int, int] = (-1, -1),
-    scale: float | None = None,
-    backward: bool = True,
-) -> None:
-    """Forward, log-sum-exp and gradients against float64."""
-    left = None if window[0] < 0 else window[0]
-    right = 0 if causal else (None if window[1] < 0 else window[1])
-    inputs = [
-        x.detach().clone(memory_format=torch.preserve_format).requires_grad_(backward)
-        for x in (q, k, v)
-    ]
-    out, lse, _ = kernel.flash_attn_func(
-        *inputs, causal=causal, window_size=window, softmax_scale=scale, return_attn_probs=True
-    )
-    exact_in = [x.detach().double().cpu().requires_grad_(backward) for x in (q, k, v)]
-    exact, exact_lse = reference.attention(*exact_in, scale, left, right)
-    peer_in = [x.detach().clone().requires_grad_(backward) for x in (q, k, v)]
-    peer = reference.sdpa(*peer_in, scale, left, right)
-    check(out, peer, exact)
-    assert torch.equal(lse.cpu() == -math.inf, exact_lse.detach() == -math.inf)
-    finite = exact_lse != -math.inf
-    assert (
-        (lse.cpu().double() - exact_lse)[finite].abs().max().item() < 5e-3 if finite.any() else True
-    )
-    if not backward:
-        return
-    upstream = torch.randn_like(exact).to(q.dtype)
-    out.backward(upstream.to(q.device))
-    exact.backward(upstream.double())
-    peer.backward(upstream.to(q.device))
-    for ours, theirs, truth in zip(inputs, peer_in, exact_in, strict=True):
-        assert not torch.isnan(ours.grad).any()
-        seen = torch.nan_to_num(theirs.grad)  # PyTorch gives NaN where a row sees no key
-        check(ours.grad, seen, truth.grad)
+pytestmark = pytest.mark.slow  # test_sample.py has one of each for every run
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -253,31 +183,6 @@ def test_op_contract(kernel: ModuleType, device: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"dropout_p": 0.1}, NotImplementedError, "dropout_p"),
-        ({"softcap": 1.0}, NotImplementedError, "softcap"),
-        ({"alibi_slopes": torch.ones(2)}, NotImplementedError, "alibi_slopes"),
-        ({"softmax_scale": -1.0}, ValueError, "softmax_scale"),
-        ({"window_size": (-3, 0)}, ValueError, "window_size"),
-        ({"q": torch.ones(1, 4, 2, 32)}, TypeError, "q must be float16 or bfloat16"),
-        ({"q": torch.ones(4, 2, 32).half()}, ValueError, "q must have 4 dimensions"),
-        ({"q": torch.ones(1, 4, 2, 36).half()}, ValueError, "head dimension of q"),
-        ({"q": torch.ones(1, 4, 3, 32).half()}, ValueError, "3 heads of q"),
-        ({"q": torch.ones(2, 4, 2, 32).half()}, ValueError, "batch size of q"),
-        ({"k": torch.ones(1, 4, 2, 64).half()}, ValueError, "k must have the head dimension"),
-        ({"v": torch.ones(1, 5, 2, 32).half()}, ValueError, "v must have the shape of k"),
-    ],
-)
-def test_messages_name_the_argument(
-    kernel: ModuleType, change: dict, error: type[Exception], words: str
-) -> None:
-    arguments = {name: torch.ones(1, 4, 2, 32).half() for name in "qkv"} | change
-    with pytest.raises(error, match=words):
-        kernel.flash_attn_func(**arguments)
-
-
 def test_unwritten_output_is_noticed(
     kernel: ModuleType, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +204,7 @@ def test_every_candidate(kernel: ModuleType, dim: int, causal: bool) -> None:
         pytest.skip("needs a GPU")
     attention = sys.modules[f"{kernel.__name__}.attention"]
     configs = sys.modules[f"{kernel.__name__}.configs"]
+    device_facts = sys.modules[f"{kernel.__name__}.device"]
     right = 0 if causal else None
     for batch, queries, keys, heads, heads_k in (
         (1, 333, 501, 4, 2),
@@ -309,7 +215,7 @@ def test_every_candidate(kernel: ModuleType, dim: int, causal: bool) -> None:
         exact, _ = reference.attention(q, k, v, right=right)
         peer = reference.sdpa(q, k, v, right=right)
         for config in configs.FORWARD:
-            if config["implementation"] == "hopper" and not attention.hopper_can(q, k, v, None):
+            if config["implementation"] == "hopper" and not device_facts.facts(q).hopper:
                 continue
             try:
                 out, _ = attention.attention_fwd(q, k, v, dim**-0.5, None, right, **config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -11,47 +12,34 @@ from . import configs
 from .decode import combine_kernel
 from .device import facts
 from .forward_triton import forward_kernel
+from .launching import Prepared
+
+try:
+    from . import hopper
+except ImportError:  # Gluon exists on some targets only
+    hopper = None  # type: ignore[assignment]
 
 LOG2E = math.log2(math.e)
+MOST_SPLITS = 64
+KERNEL = Prepared(forward_kernel)
+COMBINE = Prepared(combine_kernel)
+
+
+@functools.lru_cache(1024)
+def _suitable(shape: tuple[int, ...], stride: tuple[int, ...], unit: int) -> bool:
+    pairs = zip(shape[:-1], stride[:-1], strict=True)
+    return all(size == 1 or (size > 1 and step > 0 and step % unit == 0) for size, step in pairs)
 
 
 def suits_copy_engine(tensor: torch.Tensor) -> bool:
     """Whether TMA can read a (batch, seq, head, dim) tensor: 16-byte aligned, nothing empty."""
     unit = 16 // tensor.element_size()
-    for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True):
-        if size == 0 or (size > 1 and (stride <= 0 or stride % unit)):
-            return False
-    return tensor.data_ptr() % 16 == 0
+    return tensor.data_ptr() % 16 == 0 and _suitable(tensor.shape, tensor.stride(), unit)
 
 
-def hopper_can(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None) -> bool:
-    """Whether the sm_90 kernel takes these arguments: no left bound, tensors that TMA can read."""
-    return (
-        left is None
-        and facts(q).hopper
-        and suits_copy_engine(q)
-        and suits_copy_engine(k)
-        and suits_copy_engine(v)
-    )
-
-
-def choose(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None, right: int | None
-) -> configs.Config:
-    """The default configuration for these arguments on their device."""
-    device = facts(q)
-    rows = q.shape[1]
-    if rows <= 16:
-        rows *= q.shape[2] // k.shape[2]
-    return configs.default_forward(
-        dim=q.shape[3],
-        rows=rows,
-        keys=k.shape[1],
-        bounded=right is not None,
-        hopper=hopper_can(q, k, v, left),
-        amd=device.amd,
-        shared_memory=device.shared_memory,
-    )
+def packs_heads(q: torch.Tensor, k: torch.Tensor) -> bool:
+    """Whether the rows of a group of heads are one block: few queries, grouped heads."""
+    return q.shape[1] <= 16 and q.shape[2] != k.shape[2]
 
 
 def attention_fwd(
@@ -68,9 +56,10 @@ def attention_fwd(
     num_warps: int = 8,
     num_stages: int = 2,
     consumers: int = 2,
-    turns: int = 1,
     persistent: bool = True,
+    ahead: bool = False,
     splits: int = 1,
+    waves: int = 2,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of whole sequences.
 
@@ -80,7 +69,8 @@ def attention_fwd(
         softmax_scale: factor of the scores, above 0.
         left, right: row i sees keys i + seqlen_k - seqlen_q - left to i + seqlen_k - seqlen_q +
             right; None is no bound. Causal attention is (None, 0).
-        implementation and the rest: see `configs`.
+        implementation and the rest: see `configs`. splits: shares of the keys, 0 for so many that
+            each multiprocessor gets `waves` programs.
 
     Returns:
         The output, laid out like q, and the natural log-sum-exp of the scaled scores, (batch,
@@ -94,21 +84,20 @@ def attention_fwd(
     if k.shape[1] == 0:
         return out.zero_(), lse.fill_(-math.inf)
     if implementation == "hopper":
-        from .hopper import launch  # Gluon exists on some targets only
-
-        launch(
+        assert hopper is not None
+        hopper.launch(
             q, k, v, out, lse, softmax_scale, right,
-            block_n=block_n, stages=num_stages, consumers=consumers, turns=turns,
-            persistent=persistent,
+            block_n=block_n, stages=num_stages, consumers=consumers, persistent=persistent,
+            ahead=ahead,
         )  # fmt: skip
         return out, lse
-    packed = queries <= 16 and heads != k.shape[2]
+    packed = packs_heads(q, k)
     rows, walkers = (queries * heads // k.shape[2], k.shape[2]) if packed else (queries, heads)
-    tiles = triton.cdiv(rows, block_m)
+    tiles = configs.cdiv(rows, block_m)
     share = k.shape[1]
     if splits != 1:
         splits, share = split_keys(
-            k.shape[1], block_n, splits, tiles * walkers * batch, facts(q).processors
+            k.shape[1], block_n, splits, tiles * walkers * batch, waves * facts(q).processors
         )
     target, target_lse = out, lse
     if splits > 1:
@@ -120,31 +109,37 @@ def attention_fwd(
     else:
         o_p = 0
         o_b, o_s, o_h, _ = out.stride()
-    forward_kernel[(tiles * splits * walkers * batch,)](
-        q, k, v, target, target_lse, None, None,
-        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], o_p, o_b, o_s, o_h,
-        lse.numel(), heads * queries, queries,
-        queries, k.shape[1], walkers, heads // k.shape[2], tiles, splits, share,
-        left or 0, right or 0, softmax_scale * LOG2E,
-        DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_M=block_m, BLOCK_N=block_n,
-        LEFT=left is not None, RIGHT=right is not None, VARLEN=False, PACKED=packed,
-        SPLIT=splits > 1,
-        num_warps=num_warps, num_stages=num_stages,
+    stride = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], o_p, o_b, o_s, o_h)
+    pointers = (q, k, v, target, target_lse)
+    constants = {
+        "DIM": dim, "BLOCK_D": configs.head_block(dim), "BLOCK_M": block_m, "BLOCK_N": block_n,
+        "LEFT": left is not None, "RIGHT": right is not None, "VARLEN": False, "PACKED": packed,
+        "SPLIT": splits > 1,
+    }  # fmt: skip
+    options = {"num_warps": num_warps, "num_stages": num_stages}
+    aligned = tuple(tensor.data_ptr() % 16 == 0 for tensor in pointers)
+    KERNEL.launch(
+        (q.device.index, q.dtype, stride, aligned, *constants.values(), num_warps, num_stages),
+        tiles * splits * walkers * batch,
+        (
+            *pointers, None, None, *stride, lse.numel(), heads * queries, queries, queries,
+            k.shape[1], walkers, heads // k.shape[2], tiles, splits, share, left or 0, right or 0,
+            softmax_scale * LOG2E,
+        ),
+        constants, options,
     )  # fmt: skip
     if splits > 1:
         combine(target, target_lse, out, lse)
     return out, lse
 
 
-def split_keys(
-    keys: int, block_n: int, splits: int, programs: int, processors: int
-) -> tuple[int, int]:
-    """(number of shares, keys of a share): `splits`, or for 0 what fills the device twice."""
-    blocks = triton.cdiv(keys, block_n)
+def split_keys(keys: int, block_n: int, splits: int, programs: int, wanted: int) -> tuple[int, int]:
+    """(number of shares, keys of a share): `splits`, or for 0 what makes `programs` `wanted`."""
+    blocks = configs.cdiv(keys, block_n)
     if splits == 0:
-        splits = max(1, min(2 * processors // programs, blocks // 2, 64))
-    share = triton.cdiv(blocks, splits) * block_n
-    return triton.cdiv(keys, share), share
+        splits = max(1, min(wanted // programs, blocks // 2, MOST_SPLITS))
+    share = configs.cdiv(blocks, splits) * block_n
+    return configs.cdiv(keys, share), share
 
 
 def combine(
@@ -153,11 +148,15 @@ def combine(
     """Joins (splits, batch, heads, queries, dim) partial results into `out` and `lse`."""
     splits, batch, heads, queries, dim = parts.shape
     o_b, o_s, o_h, _ = out.stride()
-    combine_kernel[(batch * heads * queries,)](
-        parts, part_lse, out, lse, o_b, o_s, o_h, parts.stride(0), dim, lse.numel(),
-        queries, heads, splits,
-        DIM=dim, BLOCK_D=configs.head_block(dim), BLOCK_SPLITS=triton.next_power_of_2(splits),
-        num_warps=1 if dim <= 128 else 2,
+    stride = (o_b, o_s, o_h, parts.stride(0), dim)
+    constants = {
+        "DIM": dim, "BLOCK_D": configs.head_block(dim),
+        "BLOCK_SPLITS": triton.next_power_of_2(splits),
+    }  # fmt: skip
+    COMBINE.launch(
+        (out.device.index, out.dtype, stride, *constants.values()), batch * heads * queries,
+        (parts, part_lse, out, lse, *stride, lse.numel(), queries, heads, splits),
+        constants, {"num_warps": max(1, min(8, constants["BLOCK_SPLITS"] * dim // 2048))},
     )  # fmt: skip
 
 
@@ -191,7 +190,7 @@ def attention_varlen_fwd(
     batch = cu_seqlens_q.numel() - 1
     out = torch.empty_like(q)
     lse = torch.empty((heads, total), dtype=torch.float32, device=q.device)
-    tiles = triton.cdiv(max_seqlen_q, block_m)
+    tiles = configs.cdiv(max_seqlen_q, block_m)
     if out.numel() == 0 or tiles == 0 or batch == 0:
         return out, lse
     forward_kernel[(tiles * heads * batch,)](

@@ -1,18 +1,21 @@
-"""The configuration space of the forward pass and its defaults. Standard library only.
+"""The configuration spaces of the forward pass and its defaults. Standard library only.
 
-A configuration is a flat dict of keyword arguments of `attention.attention_fwd`. `implementation`
-names the kernel, and the other keys mean to it:
+A configuration is a flat dict of keyword arguments. Those of whole sequences (FORWARD) are for
+`tuned.attention_fwd`. `implementation` names the kernel, and the other keys mean to it:
 
 | key | "triton" | "hopper" |
 |---|---|---|
 | block_m | query rows of a program | 64 x consumers (kept for reading) |
 | block_n | keys of a step | keys of a step |
-| num_warps | warps of a program | - |
+| num_warps | warps of a program | 4 a consumer (kept for reading) |
 | num_stages | software pipeline depth | depth of the K and V rings |
 | consumers | - | warpgroups that compute, 64 rows each |
-| turns | - | consumers issue products in turn: 0 no, 1 handing over after both, 2 after the first |
-| persistent | - | one program per SM, else one per tile |
-| splits | shares of the keys, 0 = by occupancy | - |
+| persistent | - | as many programs as fit on the device, else one per tile |
+| ahead | - | a block's scores are computed beside the softmax of the block before |
+
+What a key does not mean to an implementation is 0 or False. Those of few queries (DECODE) are for
+`tuned.attention_decode`: block_n, num_warps, num_stages, and `waves`, the shares of the keys in
+programs a multiprocessor.
 """
 
 from __future__ import annotations
@@ -23,69 +26,86 @@ Config = dict[str, Any]
 LARGE = 160_000  # bytes of shared memory: data-centre NVIDIA GPUs have more, the others less
 
 
-def triton_config(
-    block_m: int, block_n: int, num_warps: int, num_stages: int, splits: int = 1
-) -> Config:
+def triton_config(block_m: int, block_n: int, num_warps: int, num_stages: int) -> Config:
     return {
         "implementation": "triton",
         "block_m": block_m,
         "block_n": block_n,
         "num_warps": num_warps,
         "num_stages": num_stages,
-        "splits": splits,
+        "consumers": 0,
+        "persistent": False,
+        "ahead": False,
     }
 
 
 def hopper_config(
-    block_n: int,
-    num_stages: int,
-    consumers: int,
-    turns: int,
-    persistent: bool = True,
+    block_n: int, num_stages: int, consumers: int, *, persistent: bool = True, ahead: bool = False
 ) -> Config:
     return {
         "implementation": "hopper",
         "block_m": 64 * consumers,
         "block_n": block_n,
+        "num_warps": 4 * consumers,
         "num_stages": num_stages,
         "consumers": consumers,
-        "turns": turns,
         "persistent": persistent,
+        "ahead": ahead,
     }
 
 
 FORWARD: tuple[Config, ...] = (
-    *(
-        triton_config(*sizes)
-        for sizes in (
-            (64, 64, 4, 3),
-            (64, 128, 4, 3),
-            (128, 64, 4, 3),
-            (128, 64, 8, 3),
-            (128, 128, 8, 3),
-            (128, 128, 8, 2),
-            (64, 32, 4, 2),
-        )
-    ),
-    *(
-        hopper_config(*sizes)
-        for sizes in (
-            (128, 2, 2, 1),
-            (128, 2, 2, 0),
-            (128, 2, 2, 1, False),
-            (128, 3, 2, 1),
-            (64, 2, 2, 1),
-            (64, 2, 2, 1, False),
-            (64, 4, 3, 1),
-            (64, 4, 3, 0),
-            (64, 2, 1, 0),
-            (64, 2, 1, 0, False),
-            (128, 2, 1, 0),
-            (128, 2, 1, 0, False),
-        )
-    ),
+    triton_config(32, 64, 4, 3),
+    triton_config(64, 64, 4, 3),
+    triton_config(128, 64, 4, 3),
+    hopper_config(128, 2, 2),
+    hopper_config(64, 2, 2),
+    hopper_config(64, 2, 2, persistent=False),
+    hopper_config(64, 2, 1),
+    hopper_config(64, 2, 1, persistent=False),
+    hopper_config(64, 2, 1, ahead=True),
+    hopper_config(128, 2, 1),
+    hopper_config(128, 2, 1, persistent=False),
+    hopper_config(128, 2, 1, ahead=True),
 )
-"""Candidates for tuning. Not all fit every head dim: those are dropped when they are tried."""
+"""Candidates for whole sequences. Not all fit every head dim: those are refused when tried."""
+
+
+def decode_config(block_n: int, num_warps: int, num_stages: int, waves: int) -> Config:
+    return {
+        "block_n": block_n,
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+        "waves": waves,
+    }
+
+
+DECODE: tuple[Config, ...] = tuple(
+    decode_config(*sizes)
+    for sizes in (
+        (64, 4, 2, 2),
+        (64, 4, 3, 1),
+        (64, 4, 3, 2),
+        (64, 4, 3, 4),
+        (64, 4, 4, 2),
+        (64, 2, 3, 4),
+        (32, 4, 4, 4),
+        (128, 4, 2, 2),
+        (128, 4, 3, 1),
+        (128, 8, 3, 2),
+    )
+)
+"""Candidates for few queries against many keys."""
+
+
+def is_decoding(rows: int, keys: int) -> bool:
+    """Whether so few query rows share a key head that the keys are what there is to divide."""
+    return rows <= 64 and keys >= 256
+
+
+def cdiv(a: int, b: int) -> int:
+    """a / b, rounded up. Triton's own costs microseconds."""
+    return -(-a // b)
 
 
 def head_block(dim: int) -> int:
@@ -94,22 +114,19 @@ def head_block(dim: int) -> int:
 
 
 def default_forward(
-    *, dim: int, rows: int, keys: int, bounded: bool, hopper: bool, amd: bool, shared_memory: int
+    *, dim: int, rows: int, bounded: bool, hopper: bool, amd: bool, shared_memory: int
 ) -> Config:
     """A sane configuration where no tuned one is known.
 
     Args:
         dim: head dimension.
         rows: query rows that share a key head (seqlen_q, times the group where it is packed).
-        keys: seqlen_k.
         bounded: rows see keys up to a diagonal only (causal attention).
         hopper: the device is sm_90 and the tensors suit its copy engine.
         amd: the device is an AMD GPU (64-thread warps, 64 KiB of shared memory on gfx942).
         shared_memory: bytes that one program may use.
     """
     block = head_block(dim)
-    if rows <= 64 and keys >= 256:
-        return triton_config(16 if rows <= 16 else 64, 64, 4, 2, splits=0)
     if hopper and rows >= 128:
         return _default_hopper(block, rows, bounded)
     if amd:
@@ -125,40 +142,17 @@ def default_forward(
 def _default_hopper(block: int, rows: int, bounded: bool) -> Config:
     """What won most often on an H200 (NOTES.md)."""
     if block == 256:
-        return hopper_config(64, 2, 2, 0)
+        return hopper_config(64, 2, 2)
     if block == 128:
         if bounded:
-            return hopper_config(64, 2, 1, 0) if rows <= 1024 else hopper_config(128, 2, 2, 0)
-        return hopper_config(128, 2, 2, 1)
+            small = hopper_config(64, 2, 1)
+            return small if rows <= 1024 else hopper_config(128, 2, 2)
+        return hopper_config(128, 2, 2)
     if rows >= 1024 or bounded:
-        return hopper_config(128, 2, 1, 0)
+        return hopper_config(128, 2, 1)
     return triton_config(64, 64, 4, 3)
 
 
-def default_backward(*, dim: int, amd: bool, shared_memory: int) -> tuple[Config, Config]:
-    """Tiles of the (dK and dV, dQ) kernels; block_m counts query rows, block_n keys."""
-    block = head_block(dim)
-    if amd:
-        size = 64 if block <= 64 else 32
-        return _tile(size, size, 4, 1), _tile(size, size, 4, 1)
-    large = shared_memory > LARGE
-    if block == 256:
-        if shared_memory > 200_000:
-            return _tile(32, 32, 4, 3), _tile(128, 32, 8, 2)
-        if large:
-            return _tile(32, 64, 8, 2), _tile(64, 32, 4, 2)
-        return _tile(32, 32, 4, 1), _tile(32, 32, 4, 1)
-    if block == 128:
-        if large:
-            return _tile(32, 64, 4, 3), _tile(128, 64, 8, 3)
-        return _tile(32, 64, 4, 2), _tile(64, 32, 4, 2)
-    return _tile(32, 128, 4, 3 if large else 2), _tile(64, 64, 4, 3 if large else 2)
-
-
-def _tile(block_m: int, block_n: int, num_warps: int, num_stages: int) -> Config:
-    return {
-        "block_m": block_m,
-        "block_n": block_n,
-        "num_warps": num_warps,
-        "num_stages": num_stages,
-    }
+def default_decode(*, dim: int, shared_memory: int) -> Config:
+    """A sane configuration for few queries where no tuned one is known."""
+    return decode_config(64, 4, 2 if shared_memory > LARGE or dim <= 128 else 1, 2)

@@ -43,6 +43,6 @@ def facts(tensor: torch.Tensor) -> Facts:
 
 def current(tensor: torch.Tensor) -> contextlib.AbstractContextManager[object]:
     """Makes the tensor's device the current one: Triton launches on the current device."""
-    if tensor.device.type != "cuda":
+    if tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
         return contextlib.nullcontext()
     return torch.cuda.device(tensor.device)

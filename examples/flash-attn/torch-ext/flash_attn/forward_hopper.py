@@ -4,9 +4,8 @@ One warp (the producer) copies K and V blocks into rings in shared memory; CONSU
 64 query rows each. A consumer keeps two matrix products in flight, the scores of a block and the
 output of the block before, and computes the softmax of the first while the second still runs. That
 holds across tiles too: the scores of the next tile's first block run beside the last product of
-    this one, so that a tile's end leaves no gap. With TURNS the
-consumers issue their products in turn, so that one's softmax runs under the other's products (the
-schedule of FlashAttention-3, arXiv 2407.08608).
+this one, so that a tile's end leaves no gap (the schedule within a warpgroup of FlashAttention-3,
+arXiv 2407.08608; its turns between warpgroups gained nothing here).
 
 Blocks are visited from the last key to the first, so that only the first few need a mask.
 """
@@ -14,59 +13,35 @@ Blocks are visited from the last key to the first, so that only the first few ne
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
     mbarrier,
     tma,
-    warpgroup_mma,
     warpgroup_mma_wait,
 )
 
-from .hopper_schedule import ROWS, produce, store_block, tile, tile_count
+from .hopper_ahead import consume_ahead
+from .hopper_products import finish_rows, issue_output, issue_scores, wait_for_values, write
+from .hopper_schedule import (
+    ROWS,
+    first_place,
+    next_place,
+    produce,
+    tile,
+    tile_count,
+)
 from .hopper_softmax import first_softmax, masked, next_softmax, rescale
 
 FIRST = gl.constexpr(0)
 SECOND = gl.constexpr(1)
-THIRD = gl.constexpr(2)
-
-
-@gluon.jit
-def _issue_scores(q, step, buffers, barriers, STAGES: gl.constexpr, CONSUMERS: gl.constexpr,
-                  TURNS: gl.constexpr, WHO: gl.constexpr):  # fmt: skip
-    """Starts Q K^T of K block number `step`, which must have arrived."""
-    _q_smem, k_smem, _v_smem, _o_smem = buffers
-    _q_full, _k_full, _k_empty, _v_full, _v_empty, turns = barriers
-    BLOCK_N: gl.constexpr = k_smem.shape[3]
-    DIM: gl.constexpr = k_smem.shape[4]
-    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    zero = gl.zeros([ROWS, BLOCK_N], gl.float32, layout=LAYOUT)
-    if TURNS:
-        mbarrier.wait(turns.index(WHO), step & 1)
-    k = k_smem.index(step % STAGES).reshape([BLOCK_N, DIM])
-    s = warpgroup_mma(q, k.permute((1, 0)), zero, use_acc=False, is_async=True)
-    if TURNS == 2:
-        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
-    return s
-
-
-@gluon.jit
-def _issue_output(p, o, step, buffers, barriers, STAGES: gl.constexpr):
-    """Starts O += P V of V block number `step`, once it has arrived."""
-    _q_smem, _k_smem, v_smem, _o_smem = buffers
-    _q_full, _k_full, _k_empty, v_full, _v_empty, _turns = barriers
-    mbarrier.wait(v_full.index(step % STAGES), (step // STAGES) & 1)
-    v = v_smem.index(step % STAGES).reshape([v_smem.shape[3], v_smem.shape[4]])
-    return warpgroup_mma(p, v, o, is_async=True)
 
 
 @gluon.jit
 def _walk(
     q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
-    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, TURNS: gl.constexpr,
-    LAST: gl.constexpr, WHO: gl.constexpr,
+    STAGES: gl.constexpr, RIGHT: gl.constexpr, LAST: gl.constexpr,
 ):  # fmt: skip
     """The blocks of a tile after its first. P of the block before waits for its product."""
     q_smem, k_smem, _v_smem, _o_smem = buffers
-    _q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
+    _q_full, k_full, k_empty, _v_full, v_empty = barriers
     queries, keys, _heads, _group, _tiles_m, _tiles, right = sizes
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     O_LAYOUT: gl.constexpr = o.type.layout
@@ -75,10 +50,9 @@ def _walk(
         unmasked = gl.minimum(unmasked, gl.maximum(row + 1 + keys - queries + right, 0) // BLOCK_N)
     for j in range(1, blocks):
         p_op = gl.convert_layout(p.to(q_smem.dtype), gl.DotOperandLayout(0, O_LAYOUT, 2))
-        s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
-        o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
-        if TURNS == 1:
-            mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+        s = issue_scores(q, step, buffers)
+        wait_for_values(step - 1, buffers, barriers)
+        o_next = issue_output(p_op, o, step - 1, buffers)
         s = warpgroup_mma_wait(1, [s])
         mbarrier.arrive(k_empty.index(step % STAGES))
         block = blocks - 1 - j
@@ -100,47 +74,13 @@ def _walk(
 
 
 @gluon.jit
-def _write(
-    o, top, sums, batch, head, row, descs, buffers, sizes, store, scale,
-    DIM: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
-):  # fmt: skip
-    """Normalises and stores 64 rows; one that saw no key has no sum: it gets 0 and -inf."""
-    _q_desc, _k_desc, _v_desc, o_desc = descs
-    _q_smem, _k_smem, _v_smem, o_smem = buffers
-    queries, _keys, heads, _group, _tiles_m, _tiles, _right = sizes
-    lse, out, o_b, o_h, o_s = store
-    LAYOUT: gl.constexpr = o.type.layout
-    BLOCK_D: gl.constexpr = o.shape[1]
-    total = gl.convert_layout(gl.sum(sums, 1), top.type.layout)
-    seen = total > 0.0
-    total = gl.where(seen, total, 1.0)
-    o = (o * gl.convert_layout(1.0 / total, gl.SliceLayout(1, LAYOUT))[:, None]).to(o_desc.dtype)
-    if STAGED:
-        staged = o_smem.index(WHO)
-        tma.store_wait(0)
-        staged.reshape([ROWS, BLOCK_D]).store(o)
-        fence_async_shared()
-        store_block(o_desc, [batch, head, row, 0], staged)
-    else:
-        rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
-        cols = gl.arange(0, BLOCK_D, layout=gl.SliceLayout(0, LAYOUT))
-        base = out + batch.to(gl.int64) * o_b + head.to(gl.int64) * o_h
-        keep = (rows < queries)[:, None] & (cols < DIM)[None, :]
-        gl.store(base + (rows.to(gl.int64) * o_s)[:, None] + cols[None, :], o, keep)
-    rows = row + gl.arange(0, ROWS, layout=total.type.layout)
-    log_sum = gl.where(seen, top * scale + gl.log2(total), float("-inf")) * 0.6931471805599453
-    gl.store(lse + (batch * heads + head).to(gl.int64) * queries + rows, log_sum, rows < queries)
-
-
-@gluon.jit
-def _consume(
-    descs, buffers, barriers, sizes, store, scale,
-    DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
-    TURNS: gl.constexpr, STAGED: gl.constexpr, WHO: gl.constexpr,
+def _consume_in_step(
+    descs, buffers, barriers, sizes, lse, scale,
+    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
     q_smem, k_smem, _v_smem, _o_smem = buffers
-    q_full, k_full, k_empty, _v_full, v_empty, turns = barriers
-    _queries, _keys, _heads, _group, _tiles_m, tiles, _right = sizes
+    q_full, k_full, k_empty, _v_full, v_empty = barriers
+    _queries, keys, _heads, _group, _tiles_m, tiles, _right = sizes
     DTYPE: gl.constexpr = q_smem.dtype
     BLOCK_N: gl.constexpr = k_smem.shape[3]
     BLOCK_D: gl.constexpr = q_smem.shape[4]
@@ -152,49 +92,52 @@ def _consume(
     count = tile_count(tiles, RIGHT)
     q = q_smem.index(WHO).reshape([ROWS, BLOCK_D])
     Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
-    batch, head, begin, blocks = tile(0, sizes, HEIGHT, BLOCK_N, RIGHT)
+    at, stride = first_place(sizes, RIGHT)
+    begin, blocks = tile(0, at, sizes, HEIGHT, BLOCK_N, RIGHT)
+    ragged = RIGHT | (keys % BLOCK_N != 0)  # a tile's first block needs a mask
     row = begin + WHO * ROWS
     mbarrier.wait(q_full.index(WHO), 0)
     mbarrier.wait(k_full.index(0), 0)
-    s = _issue_scores(q, 0, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
-    if TURNS == 1:
-        mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+    s = issue_scores(q, 0, buffers)
     s = warpgroup_mma_wait(0, [s])
     mbarrier.arrive(k_empty.index(0))
-    s = masked(s, (blocks - 1) * BLOCK_N, row, sizes, RIGHT)
+    if ragged:
+        s = masked(s, (blocks - 1) * BLOCK_N, row, sizes, RIGHT)
     p, top, sums = first_softmax(s, scale)
     o = no_output
     step = 1
     mbarrier.wait(k_full.index(1 % STAGES), (1 // STAGES) & 1, pred=(blocks > 1) | (count > 1))
 
     for turn in range(1, count):
+        at_next = next_place(turn, at, stride, sizes, RIGHT)
+        begin, blocks_next = tile(turn, at_next, sizes, HEIGHT, BLOCK_N, RIGHT)
+        row_next = begin + WHO * ROWS
         p, o, top, sums, step = _walk(
             q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
-            STAGES, CONSUMERS, RIGHT, TURNS, False, WHO,
+            STAGES, RIGHT, False,
         )  # fmt: skip
         # The last product of this tile runs beside the first scores and softmax of the next.
-        batch_next, head_next, begin, blocks = tile(turn, sizes, HEIGHT, BLOCK_N, RIGHT)
-        row_next = begin + WHO * ROWS
+        blocks = blocks_next
         p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
         place = (turn % Q_STAGES) * CONSUMERS + WHO
         q = q_smem.index(place).reshape([ROWS, BLOCK_D])
         if Q_STAGES == 2:
             mbarrier.wait(q_full.index(place), (turn // Q_STAGES) & 1)
-            s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
-            o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
-            if TURNS == 1:
-                mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+            s = issue_scores(q, step, buffers)
+            wait_for_values(step - 1, buffers, barriers)
+            o_next = issue_output(p_op, o, step - 1, buffers)
             s = warpgroup_mma_wait(1, [s])
             mbarrier.arrive(k_empty.index(step % STAGES))
-            s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
+            if ragged:
+                s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
             p, top_next, sums_next = first_softmax(s, scale)
         else:
             # Q is still on its way: the last product and the output go first.
-            o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+            wait_for_values(step - 1, buffers, barriers)
+            o_next = issue_output(p_op, o, step - 1, buffers)
             mbarrier.wait(q_full.index(place), (turn // Q_STAGES) & 1)
-            s = _issue_scores(q, step, buffers, barriers, STAGES, CONSUMERS, TURNS, WHO)
-            if TURNS == 1:
-                mbarrier.arrive(turns.index((WHO + 1) % CONSUMERS))
+            s = issue_scores(q, step, buffers)
+        factors = finish_rows(top, sums, at, row, sizes, lse, scale)
         step += 1
         more = (blocks > 1) | (turn + 1 < count)
         if Q_STAGES == 2:
@@ -203,36 +146,43 @@ def _consume(
         else:
             o = warpgroup_mma_wait(1, [o_next])
         mbarrier.arrive(v_empty.index((step - 2) % STAGES))
-        _write(
-            o, top, sums, batch, head, row, descs, buffers, sizes, store, scale,
-            DIM, STAGED, WHO,
-        )  # fmt: skip
+        write(o, factors, at, row, descs, buffers, WHO)
         if Q_STAGES == 1:
             s = warpgroup_mma_wait(0, [s])
             mbarrier.arrive(k_empty.index((step - 1) % STAGES))
-            s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
+            if ragged:
+                s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
             p, top_next, sums_next = first_softmax(s, scale)
             mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
         o = no_output
         top = top_next
         sums = sums_next
-        batch = batch_next
-        head = head_next
+        at = at_next
         row = row_next
 
     p, o, top, sums, step = _walk(
         q, p, o, top, sums, step, row, blocks, buffers, barriers, sizes, scale,
-        STAGES, CONSUMERS, RIGHT, TURNS, True, WHO,
+        STAGES, RIGHT, True,
     )  # fmt: skip
     p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
-    o_next = _issue_output(p_op, o, step - 1, buffers, barriers, STAGES)
+    wait_for_values(step - 1, buffers, barriers)
+    o_next = issue_output(p_op, o, step - 1, buffers)
+    factors = finish_rows(top, sums, at, row, sizes, lse, scale)
     o = warpgroup_mma_wait(0, [o_next])
-    _write(
-        o, top, sums, batch, head, row, descs, buffers, sizes, store, scale,
-        DIM, STAGED, WHO,
-    )  # fmt: skip
-    if STAGED:
-        tma.store_wait(0)
+    write(o, factors, at, row, descs, buffers, WHO)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _consume(
+    descs, buffers, barriers, sizes, lse, scale,
+    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, AHEAD: gl.constexpr,
+    WHO: gl.constexpr,
+):  # fmt: skip
+    if AHEAD:
+        consume_ahead(descs, buffers, barriers, sizes, lse, scale, CONSUMERS, RIGHT, WHO)
+    else:
+        _consume_in_step(descs, buffers, barriers, sizes, lse, scale, STAGES, CONSUMERS, RIGHT, WHO)
 
 
 @gluon.constexpr_function
@@ -246,96 +196,70 @@ SIZES = ("queries", "keys", "heads", "group", "tiles_m", "tiles", "right")
 
 @gluon.jit(do_not_specialize=SIZES)
 def forward_kernel(
-    q_desc, k_desc, v_desc, o_desc, lse, out, o_b, o_h, o_s,
+    q_desc, k_desc, v_desc, o_desc, lse,
     queries, keys, heads, group, tiles_m, tiles, right, scale,
-    DIM: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
-    TURNS: gl.constexpr,
-    Q_STAGES: gl.constexpr, STAGED: gl.constexpr, REGISTERS: gl.constexpr,
+    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, Q_STAGES: gl.constexpr,
+    AHEAD: gl.constexpr,
 ):  # fmt: skip
     """Attention of whole (batch, head, seq, dim) tensors; see `hopper.launch` for the host side.
 
     Args:
-        q_desc, k_desc, v_desc, o_desc: rank 4, blocks (1, 1, rows, dim).
+        q_desc, k_desc, v_desc, o_desc: rank 4, blocks (1, 1, rows, dim); that of `o_desc` may be
+            half as wide, which takes half the shared memory.
         lse: (batch, heads, queries) float32, contiguous.
-        out, o_b, o_h, o_s: the output again as a pointer with strides, used where it is not STAGED.
         right: keys past the bottom-right diagonal that a row may see (RIGHT only).
         scale: softmax_scale * log2(e).
-        TURNS: 0, or 1: hand over after both products, or 2: after the first.
         Q_STAGES: 2 to fetch Q a tile ahead, where there is room.
-        STAGED: store the output through shared memory of its own, where there is room.
-        REGISTERS: a thread's, of the consumers.
+        AHEAD: the schedule of `hopper_ahead`, with one K block more in its ring.
     """
     DTYPE: gl.constexpr = q_desc.dtype
     BLOCK_N: gl.constexpr = k_desc.block_shape[2]
+    K_STAGES: gl.constexpr = STAGES + 1 if AHEAD else STAGES
     q_smem = gl.allocate_shared_memory(
         DTYPE, _ring(Q_STAGES * CONSUMERS, q_desc.block_shape), q_desc.layout
     )
-    k_smem = gl.allocate_shared_memory(DTYPE, _ring(STAGES, k_desc.block_shape), k_desc.layout)
+    k_smem = gl.allocate_shared_memory(DTYPE, _ring(K_STAGES, k_desc.block_shape), k_desc.layout)
     v_smem = gl.allocate_shared_memory(DTYPE, _ring(STAGES, v_desc.block_shape), v_desc.layout)
-    if STAGED:
-        o_smem = gl.allocate_shared_memory(
-            DTYPE, _ring(CONSUMERS, o_desc.block_shape), o_desc.layout
-        )
-    else:
-        o_smem = q_smem
+    o_smem = gl.allocate_shared_memory(DTYPE, _ring(CONSUMERS, o_desc.block_shape), o_desc.layout)
     LAYOUT: gl.constexpr = mbarrier.MBarrierLayout()
     q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * CONSUMERS, 1], LAYOUT)
-    turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], LAYOUT)
-    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
-    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
+    k_full = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], LAYOUT)
+    k_empty = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], LAYOUT)
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     for c in gl.static_range(Q_STAGES * CONSUMERS):
         mbarrier.init(q_full.index(c), count=1)
-    for c in gl.static_range(CONSUMERS):
-        mbarrier.init(turns.index(c), count=1)
-    for s in gl.static_range(STAGES):
+    for s in gl.static_range(K_STAGES):
         mbarrier.init(k_full.index(s), count=1)
         mbarrier.init(k_empty.index(s), count=CONSUMERS)
+    for s in gl.static_range(STAGES):
         mbarrier.init(v_full.index(s), count=1)
         mbarrier.init(v_empty.index(s), count=CONSUMERS)
-    if TURNS:
-        mbarrier.arrive(turns.index(0))
 
     descs = (q_desc, k_desc, v_desc, o_desc)
     buffers = (q_smem, k_smem, v_smem, o_smem)
-    barriers = (q_full, k_full, k_empty, v_full, v_empty, turns)
+    barriers = (q_full, k_full, k_empty, v_full, v_empty)
     sizes = (queries, keys, heads, group, tiles_m, tiles, right)
-    store = (lse, out, o_b, o_h, o_s)
     # Constants travel in literal tuples: a variable would turn them into run-time values.
     if CONSUMERS == 1:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, AHEAD, FIRST)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
             [1],
             [24],
         )  # fmt: skip
-    elif CONSUMERS == 2:
-        gl.warp_specialize(
-            [
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, SECOND)),
-                (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
-            ],
-            [4, 1],
-            [REGISTERS, 24],
-        )  # fmt: skip
     else:
         gl.warp_specialize(
             [
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, FIRST)),
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, SECOND)),
-                (_consume, (descs, buffers, barriers, sizes, store, scale,
-                            DIM, STAGES, CONSUMERS, RIGHT, TURNS, STAGED, THIRD)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, AHEAD, FIRST)),
+                (_consume, (descs, buffers, barriers, sizes, lse, scale,
+                            STAGES, CONSUMERS, RIGHT, AHEAD, SECOND)),
                 (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
-            [4, 4, 1],
-            [REGISTERS, REGISTERS, 24],
+            [4, 1],
+            [240, 24],
         )  # fmt: skip

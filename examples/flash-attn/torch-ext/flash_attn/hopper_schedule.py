@@ -19,28 +19,61 @@ def tile_count(tiles, RIGHT: gl.constexpr):
 
 
 @gluon.jit
-def tile(turn, sizes, HEIGHT: gl.constexpr, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr):
-    """The program's tile number `turn`: (batch, head, first row, blocks of keys, at least 1).
+def _place(number, sizes, RIGHT: gl.constexpr):
+    """Work item `number` as (place among the tiles of its head, head, batch)."""
+    _queries, _keys, heads, _group, tiles_m, _tiles, _right = sizes
+    length = tiles_m // 2 if RIGHT else tiles_m
+    return number % length, number // length % heads, number // length // heads
+
+
+@gluon.jit
+def first_place(sizes, RIGHT: gl.constexpr):
+    """Where the program starts, and what `next_place` adds from one work item to the next."""
+    at = _place(gl.program_id(0), sizes, RIGHT)
+    return at, _place(gl.num_programs(0), sizes, RIGHT)
+
+
+@gluon.jit
+def next_place(turn, at, step, sizes, RIGHT: gl.constexpr):
+    """The place of tile number `turn` after that of tile `turn - 1`: sums with carries, because
+    divisions would stand in the way of the next tile's products."""
+    _queries, _keys, heads, _group, tiles_m, _tiles, _right = sizes
+    length = tiles_m // 2 if RIGHT else tiles_m
+    place, head, batch = at
+    place_step, head_step, batch_step = step
+    place_next = place + place_step
+    carry = (place_next >= length).to(gl.int32)
+    place_next -= carry * length
+    head_next = head + head_step + carry
+    carry = (head_next >= heads).to(gl.int32)
+    head_next -= carry * heads
+    batch_next = batch + batch_step + carry
+    if RIGHT:
+        same = turn % 2 != 0
+        place_next = gl.where(same, place, place_next)
+        head_next = gl.where(same, head, head_next)
+        batch_next = gl.where(same, batch, batch_next)
+    return place_next, head_next, batch_next
+
+
+@gluon.jit
+def tile(turn, at, sizes, HEIGHT: gl.constexpr, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr):
+    """The program's tile number `turn`, at `at`: (first row, blocks of keys, at least 1).
 
     The rows of one head are neighbours, in time too, so that they share K and V in L2. With a
     diagonal a program takes them in pairs, the longest with the shortest, which makes all pairs of
     a head equally long; `tiles_m` is even then, and a last tile past the end costs one block.
     """
-    queries, keys, heads, _group, tiles_m, _tiles, right = sizes
+    queries, keys, _heads, _group, tiles_m, _tiles, right = sizes
+    place, _head, _batch = at
     if RIGHT:
-        number = (turn // 2) * gl.num_programs(0) + gl.program_id(0)
-        half = tiles_m // 2
-        place = number % half
         row = gl.where(turn % 2 == 0, tiles_m - 1 - place, place) * HEIGHT
-        pair = number // half
         end = gl.minimum(keys, row + HEIGHT + keys - queries + right)
         end = gl.where(row < queries, end, 0)
     else:
-        number = turn * gl.num_programs(0) + gl.program_id(0)
-        row = (number % tiles_m) * HEIGHT
-        pair = number // tiles_m
+        row = place * HEIGHT
         end = keys
-    return pair // heads, pair % heads, row, gl.maximum(gl.cdiv(end, BLOCK_N), 1)
+    return row, gl.maximum(gl.cdiv(end, BLOCK_N), 1)
 
 
 @gluon.jit
@@ -80,35 +113,40 @@ def produce(
 ):  # fmt: skip
     q_desc, k_desc, v_desc, _o_desc = descs
     q_smem, k_smem, v_smem, _o_smem = buffers
-    q_full, k_full, k_empty, v_full, v_empty, _turns = barriers
+    q_full, k_full, k_empty, v_full, v_empty = barriers
     _queries, _keys, _heads, group, _tiles_m, tiles, _right = sizes
     Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
+    K_STAGES: gl.constexpr = k_smem.shape[0]
     count = tile_count(tiles, RIGHT)
     step = 0
+    at, stride = first_place(sizes, RIGHT)
     for turn in range(count):
-        batch, head, row, blocks = tile(turn, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
+        _place, head, batch = at
+        row, blocks = tile(turn, at, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
+        at_next = next_place(turn + 1, at, stride, sizes, RIGHT)
         head_k = head // group
         for j in range(blocks):
             first = (blocks - 1 - j) * BLOCK_N
-            slot = step % STAGES
-            phase = ((step // STAGES) & 1) ^ 1
-            mbarrier.wait(k_empty.index(slot), phase)
+            slot = step % K_STAGES
+            mbarrier.wait(k_empty.index(slot), ((step // K_STAGES) & 1) ^ 1)
             mbarrier.expect(k_full.index(slot), k_desc.block_type.nbytes)
             load_block(k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot))
             if (j == 0) & ((turn == 0) | (Q_STAGES == 1)):
                 load_q(
-                    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, STAGES, CONSUMERS
-                )
-            mbarrier.wait(v_empty.index(slot), phase)
+                    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, K_STAGES,
+                    CONSUMERS,
+                )  # fmt: skip
+            slot = step % STAGES
+            mbarrier.wait(v_empty.index(slot), ((step // STAGES) & 1) ^ 1)
             mbarrier.expect(v_full.index(slot), v_desc.block_type.nbytes)
             load_block(v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot))
             if Q_STAGES == 2:  # noqa: SIM102, a constant and a run-time value
                 if (j == 0) & (turn + 1 < count):
-                    batch_next, head_next, row_next, _ = tile(
-                        turn + 1, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT
-                    )
+                    _place_next, head_next, batch_next = at_next
+                    row_next, _ = tile(turn + 1, at_next, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
                     load_q(
                         turn + 1, step, q_desc, q_smem, q_full, k_empty, batch_next, head_next,
-                        row_next, STAGES, CONSUMERS,
+                        row_next, K_STAGES, CONSUMERS,
                     )  # fmt: skip
             step += 1
+        at = at_next

@@ -44,6 +44,13 @@ def _lane_sums(p):
 
 
 @gluon.jit
+def no_rows(LAYOUT: gl.constexpr, BLOCK_N: gl.constexpr):
+    """(row references, sums of each lane) before any block of scores of that layout."""
+    top = gl.full([ROWS], float("-inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT))
+    return top, _lane_sums(gl.zeros([ROWS, BLOCK_N], gl.float32, layout=LAYOUT))
+
+
+@gluon.jit
 def first_softmax(s, scale):
     """Of a tile's first block: (P, row references, sums of each lane)."""
     top = _row_max(s)

@@ -18,6 +18,7 @@ def _attend(
     scale: float,
     left: int | None,
     right: int | None,
+    deterministic: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Through the op for compilation, gradients and tensor subclasses, else directly."""
     q, k, v = _adjacent(q), _adjacent(k), _adjacent(v)
@@ -25,7 +26,7 @@ def _attend(
     gradients = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if plain and not gradients and not torch.compiler.is_compiling():
         return ops.run_forward(q, k, v, scale, left, right)
-    return ops.forward(q, k, v, scale, left, right)
+    return ops.forward(q, k, v, scale, left, right, deterministic)
 
 
 def flash_attn_func(
@@ -55,7 +56,8 @@ def flash_attn_func(
         window_size: (left, right) keys that row i sees beside i + seqlen_k - seqlen_q; -1 is no
             bound.
         softcap: only 0.0. alibi_slopes: only None.
-        deterministic: accepted; the backward pass is always bit-equal from run to run.
+        deterministic: make dQ bit-equal from run to run, as all else is anyway; also with
+            torch.use_deterministic_algorithms. Slower on Hopper.
         return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q)
             float32, without a gradient, and None where flash-attn has the dropout mask.
 
@@ -70,7 +72,7 @@ def flash_attn_func(
     checks.check_tensors(q, k, v, "q k v", 4, 2)
     scale = checks.resolve_scale(softmax_scale, q.shape[-1])
     left, right = checks.resolve_window(causal, window_size)
-    out, lse = _attend(q, k, v, scale, left, right)
+    out, lse = _attend(q, k, v, scale, left, right, deterministic)
     return (out, lse, None) if return_attn_probs else out
 
 

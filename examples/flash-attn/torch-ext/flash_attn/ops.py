@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import attention, configs, gradient
+from . import attention, configs, gradient, tuned
 from ._ops import add_op_namespace_prefix
 from .device import current, facts
 
@@ -26,8 +26,13 @@ def run_forward(
     right: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`attention.attention_fwd` with the configuration for these arguments."""
-    config = attention.choose(q, k, v, left, right)
     with current(q):
+        rows = tuned.rows_of(q, k)
+        if configs.is_decoding(rows, k.shape[1]):
+            return tuned.attention_decode(q, k, v, softmax_scale, left, right, rows)
+        if tuned.suits(q, k, v, left):
+            return tuned.attention_fwd(q, k, v, softmax_scale, right, right is not None)
+        config = tuned.default_forward(q, right, hopper_too=False)
         return attention.attention_fwd(q, k, v, softmax_scale, left, right, **config)
 
 
@@ -47,7 +52,6 @@ def run_varlen_forward(
     config = configs.default_forward(
         dim=q.shape[2],
         rows=128,
-        keys=128,
         bounded=right is not None,
         hopper=False,
         amd=device.amd,
@@ -68,16 +72,47 @@ def forward(
     softmax_scale: float,
     left: int | None,
     right: int | None,
+    deterministic: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """`deterministic` is for the gradients: the forward pass always is."""
     return run_forward(q, k, v, softmax_scale, left, right)
 
 
 @torch.library.register_fake(add_op_namespace_prefix("forward"))
 def _forward_fake(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, left: Any, right: Any
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, queries, heads, _ = q.shape
     return torch.empty_like(q), q.new_empty((batch, heads, queries), dtype=torch.float32)
+
+
+def run_backward(
+    do: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    softmax_scale: float,
+    left: int | None,
+    right: int | None,
+    deterministic: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`gradient.attention_bwd` with the configuration for these arguments."""
+    do = _adjacent(do)
+    wanted = torch.are_deterministic_algorithms_enabled()
+    wanted = wanted and not torch.is_deterministic_algorithms_warn_only_enabled()
+    with current(q):
+        if (
+            not (deterministic or wanted)
+            and tuned.suits(q, k, v, left)
+            and attention.suits_copy_engine(do)
+        ):
+            return tuned.attention_bwd(
+                do, q, k, v, out, lse, softmax_scale, right, right is not None
+            )
+        config = tuned.default_backward(q, hopper_too=False)
+        return gradient.attention_bwd(do, q, k, v, out, lse, softmax_scale, left, right, **config)
 
 
 @torch.library.custom_op(add_op_namespace_prefix("backward"), mutates_args=())
@@ -91,9 +126,9 @@ def backward(
     softmax_scale: float,
     left: int | None,
     right: int | None,
+    deterministic: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    with current(q):
-        return gradient.attention_bwd(_adjacent(do), q, k, v, out, lse, softmax_scale, left, right)
+    return run_backward(do, q, k, v, out, lse, softmax_scale, left, right, deterministic)
 
 
 @torch.library.register_fake(add_op_namespace_prefix("backward"))
@@ -166,21 +201,10 @@ def varlen_backward(
     right: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     with current(q):
-        return gradient.attention_bwd(
-            _adjacent(do),
-            q,
-            k,
-            v,
-            out,
-            lse,
-            softmax_scale,
-            left,
-            right,
-            cu_seqlens_q=cu_seqlens_q,
-            cu_seqlens_k=cu_seqlens_k,
-            max_seqlen_q=max_seqlen_q,
-            max_seqlen_k=max_seqlen_k,
-        )
+        return gradient.attention_varlen_bwd(
+            _adjacent(do), q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
+            max_seqlen_k, softmax_scale, left, right,
+        )  # fmt: skip
 
 
 @torch.library.register_fake(add_op_namespace_prefix("varlen_backward"))
