@@ -57,7 +57,7 @@ def test_a_chosen_configuration_runs(kernel: ModuleType, device: str) -> None:
         for rows in (32, 64):
             with forced({"tuned.attention_fwd": configs.triton_config(rows, 64, 4, 3)}):
                 out = kernel.flash_attn_func(q, k, v)
-                    torch.testing.assert_close(out, usual, atol=1e-3, rtol=1e-3)
+                torch.testing.assert_close(out, usual, atol=1e-3, rtol=1e-3)
     assert launched == [3 * 4, 2 * 4]  # tiles of 70 rows, 4 heads
 
 

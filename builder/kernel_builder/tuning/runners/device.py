@@ -158,6 +158,10 @@ class DeviceCore:
         if bench is None:
             while len(self._benches) >= _BENCHES:  # the oldest; its graphs and tensors go with it
                 self._benches.pop(next(iter(self._benches)))
+            if self._index is not None:
+                # Graphs keep pools of their own, which nothing else may fill; and during a capture
+                # torch cannot return memory to the device.
+                self._torch.cuda.empty_cache()
             bench = _Bench(task=task, live=self._find(task))
             self._refuse_other_frameworks(bench)
         self._benches[key] = bench  # the most recently used is the last

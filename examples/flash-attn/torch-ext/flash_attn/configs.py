@@ -63,10 +63,10 @@ FORWARD: tuple[Config, ...] = (
     hopper_config(64, 2, 2, persistent=False),
     hopper_config(64, 2, 1),
     hopper_config(64, 2, 1, persistent=False),
-    hopper_config(64, 2, 1, ahead=True),
+    hopper_config(64, 4, 1, ahead=True),
     hopper_config(128, 2, 1),
     hopper_config(128, 2, 1, persistent=False),
-    hopper_config(128, 2, 1, ahead=True),
+    hopper_config(128, 3, 1, ahead=True),
 )
 """Candidates for whole sequences. Not all fit every head dim: those are refused when tried."""
 
