@@ -3,7 +3,8 @@
 import math
 
 import jax
-from jax.core import Tracer
+
+from .device import platform_of
 
 # float16 is not a type of TPUs; interpret mode on the CPU takes all three.
 DTYPES = {
@@ -90,32 +91,6 @@ def _check_shapes(q, k, v, names, heads_axis):
         raise ValueError(
             f"{k_name} must have the batch size of {q_name}, {q.shape[0]}, not {k.shape[0]}"
         )
-
-
-def platform_of(arrays):
-    """The one platform of concrete arrays; of traced ones the platform that is traced for.
-
-    Raises:
-        ValueError: the arrays are on devices of several platforms.
-    """
-    found = {
-        name: next(iter(array.devices())).platform
-        for name, array in arrays.items()
-        if not isinstance(array, Tracer)
-    }
-    if len(set(found.values())) > 1:
-        places = ", ".join(f"{name} on {place}" for name, place in found.items())
-        raise ValueError(f"{places}: move them to one device with jax.device_put")
-    if len(found) == len(arrays):
-        return _family(next(iter(found.values())))
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    if device is not None and device.platform is not None:
-        return _family(device.platform)
-    return _family(jax.default_backend())
-
-
-def _family(platform):
-    return "gpu" if platform in ("cuda", "rocm") else platform
 
 
 def resolve_scale(softmax_scale, dim, name="softmax_scale"):

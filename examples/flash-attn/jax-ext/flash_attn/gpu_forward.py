@@ -2,7 +2,7 @@
 
 *triton* is a program a block of rows, on any GPU and for any size. *warpgroups* is Hopper's: one
 warpgroup copies, two compute (see `hopper_forward`), for 16-bit elements and sizes that its copy
-engine takes.
+engine takes; where it cannot be, *triton* stands in.
 """
 
 import importlib.util
@@ -10,6 +10,7 @@ import importlib.util
 from kernelhub import tunable
 
 from . import triton_forward
+from .device import is_hopper
 
 
 def triton(q, k, v, **options):
@@ -17,23 +18,22 @@ def triton(q, k, v, **options):
     return triton_forward.forward(q, k, v, **options)
 
 
-def warpgroups(q, k, v, *, block_q, num_warps, num_stages, interpret, **options):
+def warpgroups(q, k, v, *, block_q, block_k, num_warps, num_stages, interpret, **options):
     """Pallas's Mosaic GPU backend; `block_q` and `num_warps` are what the schedule implies."""
     if interpret or not takes_warpgroups(q, k, options["heads_axis"]):
-        fallback = triton_config(q)
-        return triton(q, k, v, **options | fallback, interpret=interpret)
+        return triton(q, k, v, **options, **triton_config(q), interpret=interpret)
     from . import hopper_forward  # needs absl, which jax does not bring
 
-    return hopper_forward.forward(q, k, v, stages=num_stages, **options)
+    return hopper_forward.forward(q, k, v, block_k=block_k, stages=num_stages, **options)
 
 
 def takes_warpgroups(q, k, heads_axis):
-    """Whether Hopper's schedule can take these arrays."""
+    """Whether Hopper's schedule can take these arrays, here."""
     lengths = (q.shape[3 - heads_axis], k.shape[3 - heads_axis])
     return (
-        q.dtype.itemsize == 2
+        is_hopper()
+        and q.dtype.itemsize == 2
         and q.shape[3] % 32 == 0
-        and q.shape[3] <= 256
         and all(length % 8 == 0 for length in lengths)
         and importlib.util.find_spec("absl") is not None
     )
@@ -46,24 +46,53 @@ def triton_config(q):
 
 
 def _default(arguments):
-    return {"schedule": "triton", **triton_config(arguments["q"])}
+    """The best on most of the measured shapes of an H200, else blocks that fit anywhere."""
+    q, k = arguments["q"], arguments["k"]
+    if not takes_warpgroups(q, k, arguments["heads_axis"]):
+        return {"schedule": "triton", **triton_config(q)}
+    block_k = 64 if q.shape[3] > 128 else 128
+    blocks = {"block_q": 128, "block_k": block_k, "num_warps": 4, "num_stages": 2}
+    return {"schedule": "warpgroups", **blocks}
 
 
 def _sound(config):
-    """Hopper's schedule has 128 rows and a ring of at least two blocks, and warps of its own."""
-    return config["schedule"] == "triton" or (config["block_q"], config["num_warps"]) == (128, 4)
+    """Configurations that can win.
+
+    Hopper's schedule has 128 rows and warps of its own, its instructions take multiples of 64 keys,
+    and its ring of blocks is in shared memory. Triton's blocks are powers of two; a second group of warps pays for large tiles only, and
+    fetching further ahead for blocks that take long.
+    """
+    rows, keys, stages = config["block_q"], config["block_k"], config["num_stages"]
+    if config["schedule"] == "warpgroups":
+        deep = stages == 2 or (stages == 4 and keys <= 64)
+        return deep and keys >= 64 and (rows, config["num_warps"]) == (128, 4)
+    warps = (4, 8) if rows * keys >= 8192 else (4,)
+    return keys <= 128 and config["num_warps"] in warps and stages == (2 if keys == 32 else 3)
+
+
+def _features(arguments):
+    """Sizes by what they mean, in either layout."""
+    q, k, heads = arguments["q"], arguments["k"], arguments["heads_axis"]
+    return {
+        "batch": q.shape[0],
+        "heads": q.shape[heads],
+        "queries": q.shape[3 - heads],
+        "keys": k.shape[3 - heads],
+        "dim": q.shape[3],
+    }
 
 
 @tunable(
     space={
         "schedule": {"triton": triton, "warpgroups": warpgroups},
         "block_q": (64, 128),
-        "block_k": (32, 64, 128),
+        "block_k": (32, 64, 128, 192, 256),
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     },
     conditions=[_sound],
     default=_default,
+    features=_features,
     key=["causal", "heads_axis"],
 )
 def attention_gpu(
@@ -90,6 +119,6 @@ def attention_gpu(
         shift = k.shape[3 - heads_axis] - q.shape[3 - heads_axis]
     return schedule(
         q, k, v, shift=shift if causal else None, scale=scale, heads_axis=heads_axis,
-        interpret=interpret,
-        block_q=block_q, block_k=block_k, num_warps=num_warps, num_stages=num_stages,
+        interpret=interpret, block_q=block_q, block_k=block_k, num_warps=num_warps,
+        num_stages=num_stages,
     )  # fmt: skip

@@ -181,7 +181,10 @@ def forward(q, k, v, *, shift, scale, heads_axis, block_k, stages, interpret=Non
         grid_names=("heads", "tiles", "batch"),
         num_threads=WORKERS + 1,
         thread_name="worker",
-        compiler_params=plgpu.CompilerParams(approx_math=True),
+        compiler_params=plgpu.CompilerParams(
+            approx_math=True,
+            reduction_scratch_bytes=1024,  # rows are reduced within a warp
+        ),
         **({} if interpret is None else {"interpret": interpret}),
     )(q, k, v)
     return out, lse[..., :queries]
