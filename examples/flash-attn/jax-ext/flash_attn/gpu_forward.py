@@ -59,8 +59,8 @@ def _sound(config):
     """Configurations that can win.
 
     Hopper's schedule has 128 rows and warps of its own, its instructions take multiples of 64 keys,
-    and its ring of blocks is in shared memory. Triton's blocks are powers of two; a second group of warps pays for large tiles only, and
-    fetching further ahead for blocks that take long.
+    and its ring of blocks is in shared memory. Triton's blocks are powers of two; a second group of
+    warps pays for large tiles only, and fetching further ahead for blocks that take long.
     """
     rows, keys, stages = config["block_q"], config["block_k"], config["num_stages"]
     if config["schedule"] == "warpgroups":
