@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 
 import jax
@@ -114,7 +115,41 @@ def test_transposed_operand(kernel):
     check(kernel, x, jnp.asarray(np.asarray(w).T.copy()).T, bias, dy, "none")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["TPU v4", "TPU v5 lite", "TPU v6 lite", "TPU7x"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_configuration_lowers(kernel, chip, dtype):
+    module = importlib.import_module(f"{kernel.__name__}.kernel")
+    device = jax.sharding.AbstractDevice(device_kind=chip, num_cores=1, platform="tpu")
+    mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
+    arrays = [jax.ShapeDtypeStruct(s, dtype) for s in ((2000, 3000), (3000, 1500), (1, 1500))]
+    for config in module.matmul.declared:
+        with jax.sharding.use_abstract_mesh(mesh):
+
+            def run(*a, config=config):
+                return module.matmul.function(*a, activation="gelu", **config)
+
+            text = jax.jit(run).trace(*arrays).lower(lowering_platforms=("tpu",)).as_text()
+        assert "custom_call @tpu_custom_call" in text, config
+
+
 class TestRefusals:
+    def test_symbolic_sizes(self, kernel):
+        one = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, 8"), jnp.float32)
+        w = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+        with pytest.raises(ValueError, match="every size must be a number"):
+            jax.export.export(jax.jit(kernel.fused_matmul))(one, w)
+
+    def test_gpu(self, kernel):
+        device = jax.sharding.AbstractDevice(
+            device_kind="NVIDIA H200", num_cores=132, platform="gpu"
+        )
+        mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
+        one = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+        wanted = "x is on a GPU: this kernel runs on a TPU"
+        with jax.sharding.use_abstract_mesh(mesh), pytest.raises(ValueError, match=wanted):
+            jax.jit(kernel.fused_matmul).trace(one, one)
+
     def test_dtype(self, kernel):
         with pytest.raises(ValueError, match="x must be float32 or bfloat16"):
             kernel.fused_matmul(jnp.ones((2, 2), jnp.int32), jnp.ones((2, 2), jnp.int32))

@@ -22,7 +22,7 @@ class Options(NamedTuple):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def attend(q, k, v, options):
+def _attend(q, k, v, options):
     """(out, laid out as q; log-sum-exp of each row, (B, Hq, Sq) float32)."""
     return _run(q, k, v, options)
 
@@ -45,7 +45,9 @@ def _backward(options, saved, cotangents):
     )
 
 
-attend.defvjp(_forward, _backward)
+_attend.defvjp(_forward, _backward)
+# Calls outside of a caller's jit compile once for their shapes, and choose blocks once.
+attend = jax.jit(_attend, static_argnums=3)
 
 
 def _run(q, k, v, options):

@@ -18,21 +18,23 @@ LANES = 128
 MASKED = -0.7 * float(jnp.finfo(jnp.float32).max)
 
 
-def precision(dtype):
-    """float32 operands are multiplied as such; a TPU would round them to bfloat16 by default."""
-    return lax.Precision.HIGHEST if dtype == jnp.float32 else None
+def dot(a, b, axes, widen):
+    """The product of two matrices over one axis of each, summed in float32.
+
+    float32 operands are multiplied as such; a TPU would round them to bfloat16 by default. XLA's
+    CPU backend lacks a bfloat16 product with a float32 result in some layouts: `widen` the
+    operands there, which changes no product.
+    """
+    if widen:
+        a, b = a.astype(jnp.float32), b.astype(jnp.float32)
+    exact = lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
+    contract = (((axes[0],), (axes[1],)), ((), ()))
+    return lax.dot_general(a, b, contract, preferred_element_type=jnp.float32, precision=exact)
 
 
-def scores(q, k, scale):
+def scores(q, k, scale, widen):
     """(rows, D) x (keys, D) -> (rows, keys), float32, in base 2."""
-    product = lax.dot_general(
-        q,
-        k,
-        (((1,), (1,)), ((), ())),
-        preferred_element_type=jnp.float32,
-        precision=precision(q.dtype),
-    )
-    return product * (scale * LOG2E)
+    return dot(q, k, (1, 1), widen) * (scale * LOG2E)
 
 
 def visible(shape, first_row, first_key, *, keys, shift):
@@ -51,13 +53,13 @@ def start(maximum, total, sums):
     sums[...] = jnp.zeros_like(sums)
 
 
-def add_block(q, k, v, state, scale, mask=None):
+def add_block(q, k, v, state, scale, *, mask=None, widen=False):
     """Adds one block of keys and values to the running (maximum, total, sums) of the rows of q.
 
     `mask` is None or a function of the scores' shape. Rows of `v` past the last key must be finite.
     """
     maximum, total, sums = state
-    s = scores(q, k, scale)
+    s = scores(q, k, scale, widen)
     if mask is not None:
         s = jnp.where(mask(s.shape), s, MASKED)
     before = maximum[...]
@@ -66,9 +68,7 @@ def add_block(q, k, v, state, scale, mask=None):
     shrink = jnp.exp2(before - now)
     maximum[...] = now
     total[...] = total[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
-    product = jnp.dot(
-        p.astype(v.dtype), v, preferred_element_type=jnp.float32, precision=precision(v.dtype)
-    )
+    product = dot(p.astype(v.dtype), v, (1, 0), widen)
     sums[...] = sums[...] * shrink[:, :1] + product
 
 

@@ -33,7 +33,7 @@ def _sizes(q, k, block_q, block_k):
     )
 
 
-def _step(q, read, state, *, block, first_row, keys, block_k, shift, scale):
+def _step(q, read, state, *, block, first_row, keys, block_k, shift, scale, widen):
     """One block of keys, masked only where the sequence ends in it or the diagonal crosses it."""
     first_key = block * block_k
 
@@ -46,7 +46,7 @@ def _step(q, read, state, *, block, first_row, keys, block_k, shift, scale):
             )
         if masked and keys % block_k:
             v = softmax.zero_missing(v, first_key, keys)
-        softmax.add_block(q, k, v, state, scale, mask)
+        softmax.add_block(q, k, v, state, scale, mask=mask, widen=widen)
 
     past_end = first_key + block_k > keys
     crossed = False if shift is None else first_key + block_k - 1 > first_row + shift
@@ -58,7 +58,9 @@ def _step(q, read, state, *, block, first_row, keys, block_k, shift, scale):
     pl.when(jnp.logical_not(needed))(functools.partial(add, masked=False))
 
 
-def _stream_body(q, k_hbm, v_hbm, out, lse, *state, group, block_k, buffers, keys, shift, scale):
+def _stream_body(
+    q, k_hbm, v_hbm, out, lse, *state, group, block_k, buffers, keys, shift, scale, widen
+):
     batch, head, row_block = (pl.program_id(axis) for axis in range(3))
     block_q = q.shape[0]
     softmax.start(*state)
@@ -67,6 +69,7 @@ def _stream_body(q, k_hbm, v_hbm, out, lse, *state, group, block_k, buffers, key
         _step(
             q[...], lambda: (k[...], v[...]), state, block=pl.program_id(0),
             first_row=row_block * block_q, keys=keys, block_k=block_k, shift=shift, scale=scale,
+            widen=widen,
         )  # fmt: skip
 
     spec = pl.BlockSpec(
@@ -80,7 +83,7 @@ def _stream_body(q, k_hbm, v_hbm, out, lse, *state, group, block_k, buffers, key
     softmax.finish(state, out, lse)
 
 
-def _resident_body(q, k, v, out, lse, *state, block_k, keys, shift, scale):
+def _resident_body(q, k, v, out, lse, *state, block_k, keys, shift, scale, widen):
     row_block, block_q = pl.program_id(2), q.shape[0]
     softmax.start(*state)
 
@@ -89,6 +92,7 @@ def _resident_body(q, k, v, out, lse, *state, block_k, keys, shift, scale):
         _step(
             q[...], lambda: (k[rows, :], v[rows, :]), state, block=block,
             first_row=row_block * block_q, keys=keys, block_k=block_k, shift=shift, scale=scale,
+            widen=widen,
         )  # fmt: skip
 
     steps = softmax.blocks_seen(row_block, block_q=block_q, block_k=block_k, keys=keys, shift=shift)
@@ -142,7 +146,7 @@ def _call(body, q, k, v, kv_spec, block_q, params, interpret, **numbers):
     batch, heads, queries, dim = q.shape
     rows = pl.BlockSpec((None, None, block_q, dim), lambda b, h, i: (b, h, i, 0))
     out, lse = pl.pallas_call(
-        functools.partial(body, **numbers),
+        functools.partial(body, widen=bool(interpret), **numbers),
         grid=(batch, heads, pl.cdiv(queries, block_q)),
         in_specs=[rows, kv_spec, kv_spec],
         out_specs=[rows, pl.BlockSpec((None, None, 1, block_q), lambda b, h, i: (b, h, 0, i))],

@@ -50,7 +50,7 @@ def rms_norm(x, weight, eps=1e-6):
     if x.size == 0:
         return jnp.zeros_like(x)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    return _normalised(rows, weight, float(eps), platform).reshape(x.shape)
+    return _compiled(rows, weight, float(eps), platform).reshape(x.shape)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
@@ -76,3 +76,5 @@ def _backward(eps, platform, saved, dy):
 
 
 _normalised.defvjp(_forward, _backward)
+# Calls outside of a caller's jit compile once for their shapes, and choose blocks once.
+_compiled = jax.jit(_normalised, static_argnums=(2, 3))

@@ -1,0 +1,40 @@
+"""The platform that is traced for."""
+
+import jax
+from jax.core import Tracer
+
+
+def platform_of(arrays):
+    """The one platform of concrete arrays; of traced ones the platform that is traced for.
+
+    Args:
+        arrays: by the names that the caller knows them by.
+
+    Returns:
+        "cpu", "gpu" or "tpu".
+
+    Raises:
+        ValueError: the arrays are on devices of several platforms.
+    """
+    found = {
+        name: next(iter(array.devices())).platform
+        for name, array in arrays.items()
+        if not isinstance(array, Tracer)
+    }
+    if len(set(found.values())) > 1:
+        places = ", ".join(f"{name} is on {place}" for name, place in found.items())
+        raise ValueError(f"{places}: move them to one device with jax.device_put")
+    if len(found) == len(arrays):
+        return _family(next(iter(found.values())))
+    named = _named()
+    return _family(jax.default_backend() if named is None else named.platform)
+
+
+def _named():
+    """The device that the caller traces for with `jax.sharding.use_abstract_mesh`, if any."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return None if device is None or device.platform is None else device
+
+
+def _family(platform):
+    return "gpu" if platform in ("cuda", "rocm") else platform
