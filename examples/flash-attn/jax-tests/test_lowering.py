@@ -54,6 +54,17 @@ def test_public_function_for_tpu(kernel, chip):
     assert found == ["tpu_custom_call"]
 
 
+@pytest.mark.parametrize(("chip", "platform"), [("TPU v4", "tpu"), ("NVIDIA H200", "cuda")])
+def test_gradients_lower(kernel, chip, platform):
+    def loss(q, k, v):
+        return kernel.flash_attn_func(q, k, v, causal=True).astype(jnp.float32).sum()
+
+    q, kv = array(2, 200, 4, 96), array(2, 300, 2, 96)
+    with on_chip(chip, "gpu" if platform == "cuda" else platform, 1):
+        found = targets(jax.grad(loss, argnums=(0, 1, 2)), platform, q, kv, kv)
+    assert len(found) == 3  # forward, dq, dk with dv
+
+
 def test_public_function_for_cuda(kernel):
     q, kv = array(2, 200, 4, 128), array(2, 300, 2, 128)
     with on_h200():
@@ -90,6 +101,26 @@ def test_every_tpu_configuration(kernel, dtype, causal):
 
         with on_tpu("TPU v6 lite"):
             assert targets(attention, "tpu", q, kv, kv) == ["tpu_custom_call"], config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_backward_configuration(kernel, causal, platform):
+    if platform == "tpu":
+        tunable = module(kernel, "tpu_backward").backward_tpu
+    else:
+        tunable = module(kernel, "triton_backward").backward_gpu
+    options = {} if platform == "tpu" else {"heads_axis": 1}
+    q, kv, row = array(1, 2, 500, 64), array(1, 1, 600, 64), array(1, 2, 500, dtype=jnp.float32)
+    for config in tunable.declared:
+
+        def gradients(*a, config=config):
+            return tunable.function(*a, causal=causal, scale=0.1, **options, **config)
+
+        with on_tpu("TPU v6 lite") if platform == "tpu" else on_h200():
+            found = targets(gradients, platform, q, kv, kv, q, row, row)
+        assert len(found) == 2, config
 
 
 @pytest.mark.slow

@@ -21,11 +21,11 @@ from kernelhub import tunable
 from . import softmax, vmem
 
 # What the interpreter is told to be; emit_pipeline asks for the sizes of a chip.
-_INTERPRETED = AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
+INTERPRETED = AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
 _UNROLL = 4
 
 
-def _sizes(q, k, block_q, block_k):
+def sizes(q, k, block_q, block_k):
     """The blocks, not beyond what the sequences fill. All are multiples of 128."""
     return tuple(
         min(block, pl.cdiv(length, 128) * 128)
@@ -214,10 +214,10 @@ def attention_tpu(
     """
     if causal and shift is None:
         shift = k.shape[2] - q.shape[2]
-    block_q, block_k = _sizes(q, k, block_q, block_k)
+    block_q, block_k = sizes(q, k, block_q, block_k)
     chip = contextlib.nullcontext()
     if interpret:
-        chip = use_abstract_mesh(AbstractMesh((), (), abstract_device=_INTERPRETED))
+        chip = use_abstract_mesh(AbstractMesh((), (), abstract_device=INTERPRETED))
     with chip:
         return strategy(
             q, k, v, block_q=block_q, block_k=block_k, buffers=buffers, interpret=interpret,

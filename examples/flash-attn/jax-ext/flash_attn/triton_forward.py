@@ -13,21 +13,21 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-_LOG2E = math.log2(math.e)
+LOG2E = math.log2(math.e)
 
 
-def _dot(a, b, transposed):
+def dot(a, b, transposed):
     exact = lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
     axes = (((1,), (1 if transposed else 0,)), ((), ()))
     return lax.dot_general(a, b, axes, preferred_element_type=jnp.float32, precision=exact)
 
 
-def _load(ref, inside):
+def load(ref, inside):
     """`ref` where `inside` is true, 0 elsewhere; None: all of it."""
     return ref[...] if inside is None else plt.load(ref, mask=inside, other=0.0)
 
 
-def _both(rows, columns):
+def both(rows, columns):
     """Rows and columns that exist, (rows, columns); None stands for all of them."""
     if rows is None:
         return None if columns is None else columns[None, :]
@@ -51,8 +51,8 @@ def _body(q_ref, k_ref, v_ref, out_ref, lse_ref, *, block_k, queries, keys, dim,
     rows = first_row + jnp.arange(block_q)
     columns = None if width == dim else jnp.arange(width) < dim
     ragged = queries % block_q != 0
-    inside = _both(rows < queries if ragged else None, columns)
-    q = _load(q_ref, inside)
+    inside = both(rows < queries if ragged else None, columns)
+    q = load(q_ref, inside)
 
     def step(block, state, masked):
         maximum, total, sums = state
@@ -60,8 +60,8 @@ def _body(q_ref, k_ref, v_ref, out_ref, lse_ref, *, block_k, queries, keys, dim,
         at = pl.ds(first_key, block_k)
         key = first_key + jnp.arange(block_k)
         exists = key < keys if masked and keys % block_k else None
-        k = _load(k_ref.at[at, :], _both(exists, columns))
-        s = _dot(q, k, transposed=True) * (scale * _LOG2E)
+        k = load(k_ref.at[at, :], both(exists, columns))
+        s = dot(q, k, transposed=True) * (scale * LOG2E)
         if masked:
             seen = key[None, :] < keys
             if shift is not None:
@@ -72,8 +72,8 @@ def _body(q_ref, k_ref, v_ref, out_ref, lse_ref, *, block_k, queries, keys, dim,
         against = jnp.where(now == -jnp.inf, 0.0, now) if masked else now
         p = jnp.exp2(s - against[:, None])
         shrink = jnp.exp2(maximum - against)
-        v = _load(v_ref.at[at, :], _both(exists, columns))
-        sums = sums * shrink[:, None] + _dot(p.astype(v.dtype), v, transposed=False)
+        v = load(v_ref.at[at, :], both(exists, columns))
+        sums = sums * shrink[:, None] + dot(p.astype(v.dtype), v, transposed=False)
         return now, total * shrink + jnp.sum(p, axis=1), sums
 
     state = (
@@ -88,7 +88,7 @@ def _body(q_ref, k_ref, v_ref, out_ref, lse_ref, *, block_k, queries, keys, dim,
     maximum, total, sums = state
     divisor = jnp.where(total == 0.0, 1.0, total)
     plt.store(out_ref, (sums / divisor[:, None]).astype(out_ref.dtype), mask=inside)
-    lse = (maximum + jnp.log2(divisor)) / _LOG2E
+    lse = (maximum + jnp.log2(divisor)) / LOG2E
     plt.store(lse_ref, lse, mask=rows < queries if ragged else None)
 
 
