@@ -1,6 +1,6 @@
 """Pallas attention against jax.nn.dot_product_attention (XLA and cuDNN), in one run, on a GPU.
 
-    python -m benchmarks.jax_attention [--search FILE | --choices FILE] [--minutes M] [--rows FILE]
+    python -m benchmarks.jax_attention [--candidates FILE] [--minutes M] [--rows FILE]
 
 bf16, not causal, arrays of (B, S, H, D). Device time: one compiled program runs `repeats` times ten
 calls, the result of each being the queries of the next, so that no call can be left out, joined
@@ -8,8 +8,8 @@ with another or run beside it; K and V are random, two sets in turn. The time is
 the whole program, at least some milliseconds, over the number of calls; the median of 5, the
 contenders in turn. Programs are compiled before anything is timed, several at once.
 
-With --search every configuration of the list is timed on every shape and the best of each shape is
-written to FILE; with --choices those are used; else what the package itself chooses.
+The figures are of the package's public function with what it chooses. With --candidates, a JSON
+list of {"dims": [head dims], "config": {...}}, those are timed too and stand in the rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CALLS, ROUNDS, COMPILERS = 10, 5, 12
 PROGRAM_SECONDS = 6e-3
 ASSUMED_RATE = 350e12  # FLOP/s; only for the number of repeats
 LIMIT = 2e-2  # relative error in norm against XLA's
-PEERS = ("xla", "cudnn")
+PEERS, OURS = ("xla", "cudnn"), "pallas"
 # How XLA, Pallas and the cuDNN binding say that they cannot do something.
 _UNFIT = (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError)
 Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -155,15 +155,11 @@ def error(compiled: list[Any], shape: Shape) -> float:
 
 def contenders(options: argparse.Namespace, shape: Shape) -> Iterator[tuple[str, Attention]]:
     yield from ((name, peer(name)) for name in options.peers)
-    if options.search is not None:
-        for config in json.loads(options.candidates.read_text()):
-            if shape[3] in config["dims"]:
-                yield json.dumps(config["config"]), ours(config["config"])
-    elif options.choices is not None:
-        table = {tuple(r["shape"]): r["config"] for r in json.loads(options.choices.read_text())}
-        yield "pallas", ours(table[shape])
-    else:
-        yield "pallas", ours(None)
+    yield OURS, ours(None)
+    candidates = json.loads(options.candidates.read_text()) if options.candidates else []
+    for candidate in candidates:
+        if shape[3] in candidate["dims"]:
+            yield json.dumps(candidate["config"]), ours(candidate["config"])
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -184,17 +180,13 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         failed = {name: found for name, found in programs.items() if isinstance(found, str)}
         failed |= refused({n: p for n, p in programs.items() if n not in failed}, shape)
         times = timed({n: p for n, p in programs.items() if n not in failed}, shape)
-        best = min(times.keys() - set(PEERS), key=lambda name: times[name][0])
-        yield {"shape": shape, "best": best, "ms": times, "failed": failed}
+        yield {"shape": shape, "ms": times, "failed": failed}
 
 
-def check(found: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Adds the error of each row's best contender against XLA."""
+def check(found: list[dict[str, Any]]) -> None:
+    """Adds the error of each row's public function against XLA."""
     with ThreadPoolExecutor(COMPILERS) as pool:
-        jobs = [
-            pool.submit(checks, dict(contenders(options, row["shape"]))[row["best"]], row["shape"])
-            for row in found
-        ]
+        jobs = [pool.submit(checks, ours(None), row["shape"]) for row in found]
         for row, job in zip(found, jobs, strict=True):
             row["error"] = error(job.result(), row["shape"])
 
@@ -205,9 +197,8 @@ def geomean(values: list[float]) -> float:
 
 def figures(found: list[dict[str, Any]]) -> Iterator[Figure]:
     for name, target in (("xla", 1.2), ("cudnn", None)):
-        ratios = [
-            row["ms"][name][0] / row["ms"][row["best"]][0] for row in found if name in row["ms"]
-        ]
+        both = [row["ms"] for row in found if {name, OURS} <= row["ms"].keys()]
+        ratios = [times[name][0] / times[OURS][0] for times in both]
         if ratios:
             yield Figure(
                 name=f"speed-over-{name}", value=geomean(ratios), unit="x", target=target,
@@ -228,9 +219,7 @@ def main() -> int:
         "--peers", nargs="*", default=PEERS, choices=PEERS, help="compare with these"
     )
     parser.add_argument("--rows", type=Path, help="write each shape's row here as it is measured")
-    parser.add_argument("--search", type=Path, help="write the best configuration of each shape")
-    parser.add_argument("--candidates", type=Path, help="with --search: configurations to time")
-    parser.add_argument("--choices", type=Path, help="a file that --search wrote")
+    parser.add_argument("--candidates", type=Path, help="time these configurations too")
     options = parser.parse_args()
     sys.path.insert(0, str(PACKAGE))
     found = []
@@ -241,10 +230,7 @@ def main() -> int:
                 file.write(json.dumps(row) + "\n")
     if not found:
         raise SystemExit("no time for a single shape: raise --minutes")
-    check(found, options)
-    if options.search is not None:
-        choices = [{"shape": r["shape"], "config": json.loads(r["best"])} for r in found]
-        options.search.write_text(json.dumps(choices, indent=1) + "\n", encoding="utf-8")
+    check(found)
     device = jax.devices()[0].device_kind
     report = Report(
         title=f"Pallas attention on {device}",
