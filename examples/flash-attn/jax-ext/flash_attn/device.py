@@ -29,8 +29,9 @@ def platform_of(arrays):
         raise ValueError(f"{places}: move them to one device with jax.device_put")
     if len(found) == len(arrays):
         return _family(next(iter(found.values())))
-    named = _named()
-    return _family(jax.default_backend() if named is None else named.platform)
+    named = _named() or jax.config.jax_default_device
+    platform = named if isinstance(named, str) else getattr(named, "platform", None)
+    return _family(platform or jax.default_backend())
 
 
 def is_hopper():
