@@ -19,6 +19,10 @@ _FITTED = [
     ),
     *((m, n, "bfloat16") for m, n in ((2048, 5376), (1024, 1152), (256, 10240), (4096, 10240))),
     (1024, 6656, "float32"),
+    # Between the powers of four.
+    *((m, n, "bfloat16") for m in (128, 2048) for n in (2048, 4096, 8192)),
+    (8, 4096, "bfloat16"),
+    (8192, 1024, "bfloat16"),
 ]
 _HELD_OUT = [
     (m, n, "bfloat16")
@@ -37,6 +41,8 @@ _HELD_OUT = [
         (512, 2560, "bfloat16"),
         (4096, 6656, "bfloat16"),
         (512, 4096, "float32"),
+        # Drawn at random.
+        *((m, n, "bfloat16") for m, n in ((1864, 10240), (14336, 6144), (5976, 5632), (2, 11520))),
     )
 ]
 
