@@ -29,12 +29,15 @@ class Rows:
     Attributes:
         features: one mapping per row.
         loss: `loss[row][column]`, weighted; weights are scaled to a mean of 1 per point.
+        pruned: per row the columns that the author's pruning drops there. Their loss is `FAILURE`,
+            which counts only where a leaf has nothing else: dispatch takes the next in rank.
         blocks: per column the whole numbers among the configuration's own parameters, of which
             any may be the size of a block.
     """
 
     features: tuple[Mapping[str, Literal], ...]
     loss: tuple[tuple[float, ...], ...]
+    pruned: tuple[frozenset[int], ...] = ()
     blocks: tuple[frozenset[int], ...] = ()
 
     def without(self, left_out: frozenset[int]) -> Rows:
@@ -44,6 +47,7 @@ class Rows:
             self,
             features=tuple(self.features[i] for i in kept),
             loss=tuple(self.loss[i] for i in kept),
+            pruned=tuple(self.pruned[i] for i in kept),
         )
 
 
@@ -58,19 +62,27 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
     scale = len(points) / math.fsum(p.weight for p in points)
     merged: dict[tuple[tuple[str, Literal], ...], list[float]] = {}
     features: list[Mapping[str, Literal]] = []
+    dropped: list[frozenset[int]] = []
     for point in points:
         key = tuple(sorted(point.features.items()))
         if key not in merged:
             merged[key] = [0.0] * len(matrix.configs)
             features.append(dict(point.features))
+            dropped.append(_pruned(matrix, point))
         row = merged[key]
         for column, value in enumerate(_losses(matrix, point, goal, point.weight * scale)):
             row[column] += value
     return Rows(
         features=tuple(features),
         loss=tuple(tuple(row) for row in merged.values()),
+        pruned=tuple(dropped),
         blocks=tuple(map(_blocks, matrix.configs)),
     )
+
+
+def _pruned(matrix: Matrix, point: Point) -> frozenset[int]:
+    cells = [matrix.cell(point, config) for config in matrix.configs]
+    return frozenset(i for i, cell in enumerate(cells) if cell is not None and cell.pruned)
 
 
 def _blocks(config: Config) -> frozenset[int]:

@@ -75,15 +75,17 @@ def _losses(
         for complexity in members:
             tree = prune(full, complexity.price)
             ranked = rank_leaves(tree, training, columns, complexity.blur)
-            first = (ranked[leaf_of(tree, rows.features[row]).rows][0] for row in judged)
             totals[complexity] = math.fsum(
-                _bounded(rows.loss[row], column) for row, column in zip(judged, first, strict=True)
+                _paid(rows, row, ranked[leaf_of(tree, rows.features[row]).rows]) for row in judged
             )
     return totals
 
 
-def _bounded(loss: Sequence[float], column: int) -> float:
-    """One failure must not drown what all other points say about the complexity."""
+def _paid(rows: Rows, row: int, ranking: Sequence[int]) -> float:
+    """What dispatch by a ranking costs on one row, bounded: one failure must not drown what all
+    other points say about the complexity."""
+    loss, pruned = rows.loss[row], rows.pruned[row]
+    column = next((c for c in ranking if c not in pruned), ranking[0])
     value = loss[column] - min(loss)
     return min(value, _FAILED_OUTSIDE) if value < FAILURE / 2 else _FAILED_OUTSIDE
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .grow import Grower, Grown, prune
+from .grow import Grower, Grown, among, prune
 from .loss import FAILURE, Rows
 from .near import nearness
 from .subset import choose, useful_columns
@@ -78,24 +78,41 @@ def rank_leaves(
     """Columns of every leaf (by its rows), best first.
 
     Failures on the leaf's own points count first, then the loss on them plus a share of the loss
-    on other points by their nearness; the share breaks ties even where `blur` is 0.
+    on other points by their nearness; the share breaks ties even where `blur` is 0. Where the
+    author's pruning drops the first, the best of the others for these points comes next, and so on.
     """
     near = nearness(rows.features)
     share = blur if blur > 0 else 1e-6
     ranked = {}
     for leaf in tree.leaves():
         inside = set(leaf.rows)
-        pull = {
+        outside = {
             r: share * max(near[r][own] for own in leaf.rows)
             for r in range(len(rows.features))
             if r not in inside
         }
-        scores = {}
-        for position, column in enumerate(columns):
-            outside = sum(w * min(rows.loss[r][column], _FAR_FAILURE) for r, w in pull.items())
-            scores[column] = (leaf.loss[position] + outside, column)
-        ranked[leaf.rows] = sorted(columns, key=scores.__getitem__)
+        ranked[leaf.rows] = _ranking(rows, leaf.rows, columns, outside)
     return ranked
+
+
+def _ranking(
+    rows: Rows, inside: Sequence[int], columns: Sequence[int], outside: Mapping[int, float]
+) -> list[int]:
+    left, ranking, waiting = list(columns), [], list(inside)
+    while left:
+        scores = dict.fromkeys(left, 0.0)
+        for r in waiting or inside:
+            for column, value in zip(left, among(rows.loss[r], rows.pruned[r], left), strict=True):
+                scores[column] += value
+        for r, weight in outside.items():
+            values = among(rows.loss[r], rows.pruned[r], left)
+            for column, value in zip(left, values, strict=True):
+                scores[column] += weight * min(value, _FAR_FAILURE)
+        first = min(left, key=lambda c: (scores[c], c))
+        ranking.append(first)
+        left.remove(first)
+        waiting = [r for r in waiting if first in rows.pruned[r]]
+    return ranking
 
 
 _FAR_FAILURE = FAILURE / 1e5  # failing elsewhere speaks against a configuration; it does not forbid
