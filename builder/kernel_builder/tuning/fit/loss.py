@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from kernel_builder.tuning.matrix import Cell, Matrix, Point
 from kernelhub.formats.tree import Config, Literal
 
+from .near import nearness
+
 FAILURE = 1e6
 """Loss of one failing cell, whatever its point's weight. It is above any sum of slowdowns, so
 sums of losses compare by the number of failures first and by slowdown second."""
@@ -33,12 +35,14 @@ class Rows:
             which counts only where a leaf has nothing else: dispatch takes the next in rank.
         blocks: per column the whole numbers among the configuration's own parameters, of which
             any may be the size of a block.
+        near: how alike each pair of rows is, see `nearness`.
     """
 
     features: tuple[Mapping[str, Literal], ...]
     loss: tuple[tuple[float, ...], ...]
     pruned: tuple[frozenset[int], ...] = ()
     blocks: tuple[frozenset[int], ...] = ()
+    near: tuple[tuple[float, ...], ...] = ()
 
     def without(self, left_out: frozenset[int]) -> Rows:
         """All rows but these."""
@@ -48,6 +52,7 @@ class Rows:
             features=tuple(self.features[i] for i in kept),
             loss=tuple(self.loss[i] for i in kept),
             pruned=tuple(self.pruned[i] for i in kept),
+            near=tuple(tuple(self.near[i][j] for j in kept) for i in kept),
         )
 
 
@@ -77,6 +82,7 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
         loss=tuple(tuple(row) for row in merged.values()),
         pruned=tuple(dropped),
         blocks=tuple(map(_blocks, matrix.configs)),
+        near=nearness(features),
     )
 
 

@@ -12,7 +12,7 @@ from .terms import kinds, numeric_terms
 _CATEGORY = 2.0  # a different dtype counts like a factor of four in one size
 
 
-def nearness(features: Sequence[Mapping[str, Literal]]) -> list[list[float]]:
+def nearness(features: Sequence[Mapping[str, Literal]]) -> tuple[tuple[float, ...], ...]:
     """`exp(-distance)` for each pair of rows, 1.0 for equal ones.
 
     The distance is the sum over sizes of the difference in factors of two, of features that say the
@@ -28,7 +28,7 @@ def nearness(features: Sequence[Mapping[str, Literal]]) -> list[list[float]]:
             far = sum(_apart(a[n], b[n]) for n in names)
             far += _CATEGORY * any(a[n] != b[n] for n in words)
             matrix[i][j] = matrix[j][i] = math.exp(-far)
-    return matrix
+    return tuple(map(tuple, matrix))
 
 
 def _apart(a: Literal, b: Literal) -> float:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from .grow import Grower, Grown, among, prune
 from .loss import FAILURE, Rows
-from .near import nearness
 from .subset import choose, useful_columns
 
 
@@ -81,37 +80,36 @@ def rank_leaves(
     on other points by their nearness; the share breaks ties even where `blur` is 0. Where the
     author's pruning drops the first, the best of the others for these points comes next, and so on.
     """
-    near = nearness(rows.features)
     share = blur if blur > 0 else 1e-6
+    far = [
+        [min(value, _FAR_FAILURE) for value in among(loss, pruned, columns)]
+        for loss, pruned in zip(rows.loss, rows.pruned, strict=True)
+    ]
     ranked = {}
     for leaf in tree.leaves():
         inside = set(leaf.rows)
-        outside = {
-            r: share * max(near[r][own] for own in leaf.rows)
-            for r in range(len(rows.features))
-            if r not in inside
-        }
-        ranked[leaf.rows] = _ranking(rows, leaf.rows, columns, outside)
+        outside = [0.0] * len(columns)
+        for r, values in enumerate(far):
+            if r not in inside:
+                weight = share * max(rows.near[r][own] for own in leaf.rows)
+                outside = [total + weight * v for total, v in zip(outside, values, strict=True)]
+        ranked[leaf.rows] = _ranking(rows, leaf.rows, dict(zip(columns, outside, strict=True)))
     return ranked
 
 
-def _ranking(
-    rows: Rows, inside: Sequence[int], columns: Sequence[int], outside: Mapping[int, float]
-) -> list[int]:
-    left, ranking, waiting = list(columns), [], list(inside)
+def _ranking(rows: Rows, inside: Sequence[int], outside: Mapping[int, float]) -> list[int]:
+    """The columns of `outside`, each with its share of the loss on other points, best first."""
+    left, ranking, waiting = list(outside), list[int](), list(inside)
     while left:
-        scores = dict.fromkeys(left, 0.0)
-        for r in waiting or inside:
+        scores = {column: outside[column] for column in left}
+        for r in waiting:
             for column, value in zip(left, among(rows.loss[r], rows.pruned[r], left), strict=True):
                 scores[column] += value
-        for r, weight in outside.items():
-            values = among(rows.loss[r], rows.pruned[r], left)
-            for column, value in zip(left, values, strict=True):
-                scores[column] += weight * min(value, _FAR_FAILURE)
-        first = min(left, key=lambda c: (scores[c], c))
-        ranking.append(first)
-        left.remove(first)
-        waiting = [r for r in waiting if first in rows.pruned[r]]
+        order = sorted(left, key=lambda c: (scores[c], c))
+        waiting = [r for r in waiting if order[0] in rows.pruned[r]]
+        taken = 1 if waiting else len(order)  # nobody waits for more: the order stands
+        ranking += order[:taken]
+        left = order[taken:]
     return ranking
 
 
