@@ -71,6 +71,15 @@ def reference(x, dy):
         *(Case(M=m, N=n, dtype=dtype) for m, n, dtype in _FITTED),
         *(Case(M=m, N=n, dtype=dtype, held_out=True) for m, n, dtype in _HELD_OUT),
     ],
+    launches=lambda launch: (
+        {
+            "M": launch.argument("M").value,
+            "N": launch.argument("N").value,
+            "dtype": launch.argument("y_ptr").dtype,
+        }
+        if launch.kernel.startswith("kernels.softmax_")
+        else None
+    ),
 )
 def train(M, N, dtype, device):
     """x and dy, both (M, N)."""

@@ -21,6 +21,8 @@ better than one that is known to fail."""
 
 _ABOVE_GOAL = 4.0  # extra charge for each unit of log slowdown above the goal
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # these size no block
+_LEAST_SHARE = 0.01  # of a point's own weight, below which another is too far away to count
+_MOST_BLURRED = 3.0  # a disaster at another point counts for no more than this
 _TIE = 2.0  # times that differ by less than this many standard errors are equal
 
 
@@ -54,6 +56,37 @@ class Rows:
             pruned=tuple(self.pruned[i] for i in kept),
             near=tuple(tuple(self.near[i][j] for j in kept) for i in kept),
         )
+
+
+def blurred(rows: Rows, weight: float) -> Rows:
+    """Each loss averaged with those of the same configuration on similar points.
+
+    Single points are whimsical: a configuration may be lucky at one size and not at those around
+    it, which are the ones that users will have. Failures and what is pruned stay as they are.
+
+    Args:
+        weight: of an equal point; it falls with the square of the nearness.
+    """
+    if weight <= 0:
+        return rows
+    loss = []
+    for own, near in enumerate(rows.near):
+        total, weights = list(rows.loss[own]), [1.0] * len(rows.loss[own])
+        for other, alike in enumerate(near):
+            share = weight * alike**2
+            if other == own or share < _LEAST_SHARE:
+                continue
+            for column, value in enumerate(rows.loss[other]):
+                if value < FAILURE / 2:
+                    total[column] += share * min(value, _MOST_BLURRED)
+                    weights[column] += share
+        loss.append(
+            tuple(
+                value if value >= FAILURE / 2 else sum_ / count
+                for value, sum_, count in zip(rows.loss[own], total, weights, strict=True)
+            )
+        )
+    return replace(rows, loss=tuple(loss))
 
 
 def make_rows(matrix: Matrix, goal: float) -> Rows:

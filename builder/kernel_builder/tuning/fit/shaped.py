@@ -33,7 +33,8 @@ class Complexity:
         configs: most configurations.
         compound: whether tests may use products and ratios.
         price: loss that each further leaf must save (about: log slowdown summed over points).
-        blur: weight of the points outside of a leaf, by nearness, in the ranking of the leaf.
+        blur: weight of similar points in the loss of each point, see `loss.blurred`; a share of it
+            is the weight of points outside of a leaf in its ranking.
     """
 
     configs: int
@@ -45,7 +46,7 @@ class Complexity:
 def grow_shaped(grower: Grower, rows: Rows, complexity: Complexity) -> tuple[Grown, list[int]]:
     """Tree and columns for one complexity, each adapted to the other until neither changes.
 
-    `grower` must be of these rows and of `complexity.compound`.
+    `rows` are blurred already; `grower` must be of them and of `complexity.compound`.
     """
     useful = useful_columns(rows.loss)
     columns = choose(rows.loss, useful, complexity.configs)
@@ -80,7 +81,7 @@ def rank_leaves(
     on other points by their nearness; the share breaks ties even where `blur` is 0. Where the
     author's pruning drops the first, the best of the others for these points comes next, and so on.
     """
-    share = blur if blur > 0 else 1e-6
+    share = _OUTSIDE * blur if blur > 0 else 1e-6
     far = [
         [min(value, _FAR_FAILURE) for value in among(loss, pruned, columns)]
         for loss, pruned in zip(rows.loss, rows.pruned, strict=True)
@@ -113,4 +114,5 @@ def _ranking(rows: Rows, inside: Sequence[int], outside: Mapping[int, float]) ->
     return ranking
 
 
+_OUTSIDE = 0.3
 _FAR_FAILURE = FAILURE / 1e5  # failing elsewhere speaks against a configuration; it does not forbid
