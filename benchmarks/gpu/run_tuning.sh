@@ -2,15 +2,19 @@
 # Measure all subjects on a GPU, then the tuning-time benchmark; every step has a hard time limit,
 # and what is measured already is not measured again.
 #
-#   OUT=folder [WHEELS=folder] [STEPS="rms-norm ..."] [LIMIT=seconds] [DEVICE=slug] \
-#       sh benchmarks/gpu/run_tuning.sh
+#   OUT=folder [WHEELS=folder] [STEPS="rms-norm:110 ... time"] [TOTAL=seconds] [LIMIT=seconds] \
+#       [DEVICE=slug] sh benchmarks/gpu/run_tuning.sh
 #
-# Results stay in the tree and are packed after every step into $OUT/tuning.tar.gz, whose paths are
-# relative to the repository's root. WHEELS names a folder of wheels to install into a temporary
-# place first, for a machine without a network. LIMIT is for each side of the tuning-time benchmark.
+# A step is a subject and the seconds that it may take at most. TOTAL bounds all steps together;
+# what they leave of it goes to the subjects that did not finish, in the same order. Results stay in
+# the tree and are packed after every step into $OUT/tuning.tar.gz, whose paths are relative to the
+# repository's root. WHEELS names a folder of wheels to install into a temporary place first, for a
+# machine without a network. LIMIT is for each side of the tuning-time benchmark.
 set -u
 OUT=${OUT:-/tmp/tuning-results}
-STEPS=${STEPS:-"rms-norm softmax liger-dyt fla-l2norm matmul time"}
+STEPS=${STEPS:-"rms-norm:110 softmax:110 liger-dyt:40 fla-l2norm:50 matmul:40 time"}
+TOTAL=${TOTAL:-3600}
+began=$(date +%s)
 mkdir -p "$OUT" benchmarks/results/matrices
 if [ -n "${WHEELS:-}" ]; then
     site=$(mktemp -d)
@@ -26,19 +30,24 @@ pack() {
 
 # measure SUBJECT SECONDS: the budget ends it in order; it is killed some seconds later if it hangs.
 measure() {
-    echo "== $1"
-    timeout -k 5 "$(($2 + 15))" python3 -m benchmarks.tune_subject "$1" --budget "$2" --gpus 1 ||
-        echo "$1: ended with $?"
+    left=$((TOTAL - $(date +%s) + began - 5))
+    seconds=$(($2 < left ? $2 : left))
+    if [ "$seconds" -lt 15 ]; then # importing and collecting take about as long
+        echo "== $1: no time left"
+        return
+    fi
+    echo "== $1 $seconds"
+    timeout -k 5 "$((seconds + 15))" python3 -m benchmarks.tune_subject "$1" --budget "$seconds" \
+        --gpus 1 2>&1 | tee "$OUT/last.log" || true
     pack
+    if ! grep -q "results measured" "$OUT/last.log" || grep -q "budget ran out" "$OUT/last.log"; then
+        unfinished="${unfinished:-} $1"
+    fi
 }
 
+unfinished=
 for step in $STEPS; do
     case $step in
-    rms-norm) measure rms-norm 110 ;;
-    softmax) measure softmax 100 ;;
-    liger-dyt) measure liger-dyt 40 ;;
-    fla-l2norm) measure fla-l2norm 50 ;;
-    matmul) measure matmul 40 ;;
     time)
         echo "== tuning time"
         limit=${LIMIT:-75}
@@ -47,5 +56,9 @@ for step in $STEPS; do
             echo "tuning time: ended with $?"
         pack
         ;;
+    *) measure "${step%%:*}" "${step##*:}" ;;
     esac
+done
+for subject in $unfinished; do
+    measure "$subject" "$TOTAL"
 done

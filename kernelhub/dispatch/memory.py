@@ -44,6 +44,7 @@ class Memory:
         self._device_number = device_number
         # Replaced as one, so that another thread never sees the one without the other.
         self._table: tuple[Any, dict[Any, Any]] | None = None
+        self.key_text = ""  # of the arguments' part of the key, in terms of their names
 
     def lookup(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What was decided for such arguments; None if nothing was."""
@@ -66,6 +67,11 @@ class Memory:
             known[key(*args, **kwargs)] = decided
         except (AttributeError, TypeError):  # unhashable: decided anew each time
             return
+
+    @property
+    def known(self) -> dict[Any, Any]:
+        """What was decided, by key; another object after `learn` saw news."""
+        return {} if self._table is None else self._table[1]
 
     def learn(self, arguments: Mapping[str, Any]) -> bool:
         """See what the arguments are; whether that was news and all decisions were forgotten."""
@@ -93,9 +99,10 @@ class Memory:
             )
             for name, role in self.roles.items()
         ]
+        self.key_text = ", ".join(parts)
         text = (
             f"def key({parameter_list(self._signature, self._tuned)}):\n"
-            f"    return _get_device(), _extra, *_rest.items(), {', '.join(parts)}\n"
+            f"    return _get_device(), _extra, *_rest.items(), {self.key_text}\n"
         )
         namespace = defaults(self._signature) | {"_get_device": self._device_number or int}
         return function(text, "key", namespace)

@@ -5,7 +5,8 @@ the one below it:
 
     fast      every argument as before in all that Triton specialises on: the compiled kernel is
               launched directly, past Triton's binder (see `triton_prepared`)
-    ordinary  the features are known, the configuration is remembered: `JITFunction.run`
+    ordinary  the features are known, the configuration is remembered: `JITFunction.run`, from one
+              generated function where the fast path is not possible (see `triton_bound_call`)
     slow      something is new: the trees are asked, what cannot run is passed over
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .capturing import watch, watched_launch
 from .memory import Memory
+from .triton_bound_call import bound_call, decided_for
 from .triton_prepared import Prepared
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class Launcher:
         self.tunable = tunable
         self.unfit = unfit
         self.prepared = Prepared(tunable)
+        self.launch: Any = self.known_or_new
+        """What `kernel[grid](*args, **kwargs)` does; returns the compiled kernel."""
 
     @functools.cached_property
     def memory(self) -> Memory:
@@ -66,8 +70,8 @@ class Launcher:
             device_number=tunable.device_number,
         )
 
-    def launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """What `kernel[grid](*args, **kwargs)` does; returns the compiled kernel."""
+    def known_or_new(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """A launch of any signature."""
         kernel = self.prepared.fast(grid, *args, **kwargs)
         return self.ordinary(grid, args, kwargs) if kernel is None else kernel
 
@@ -83,9 +87,10 @@ class Launcher:
         return self._remembered(grid, args, kwargs) if kernel is None else kernel
 
     def _remembered(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        config = self.memory.lookup(args, kwargs)
-        if config is None:
+        decided = self.memory.lookup(args, kwargs)
+        if decided is None:
             return self.slow(grid, args, kwargs)
+        config = decided[0]
         try:
             kernel = self._run(config, grid, args, kwargs)
         except self.unfit:
@@ -102,7 +107,10 @@ class Launcher:
         tunable.autotuner.best_config = config
         if self.memory.learn(call.arguments):
             self.prepared.generate(self.memory.roles)
-        self.memory.remember(config, args, kwargs)
+            self.launch = self.known_or_new
+            if not self.prepared.possible and self.memory.key_text:
+                self.launch = bound_call(tunable, self.memory, self.known_or_new, self.unfit)
+        self.memory.remember(decided_for(config), args, kwargs)
         self.prepared.learn(config, kernel, args, kwargs)
         return kernel
 

@@ -259,6 +259,41 @@ def test_recorded_traffic_is_what_is_tuned_for(project: Path, command: Run, tmp_
     ]
 
 
+RECORDED = """
+import sys
+import kernelhub
+from kernelhub import interpreter
+interpreter.enable()
+sys.path.insert(0, sys.argv[1])
+import torch, softmax
+from kernelhub.dispatch.finding import find_tunables
+find_tunables(softmax)
+with kernelhub.record(sys.argv[2]):
+    for m in (2, 2, 3):
+        x = torch.randn(m, 100, dtype=torch.bfloat16, requires_grad=True)
+        softmax.softmax(x).sum().backward()
+"""
+
+
+@pytest.mark.slow
+def test_softmax_is_tuned_for_recorded_traffic(tmp_path: Path, command: Run) -> None:
+    pytest.importorskip("triton")
+    example = Path(__file__).parents[2] / "examples/softmax"
+    script, record = tmp_path / "application.py", tmp_path / "launches.jsonl"
+    script.write_text(RECORDED)
+    subprocess.run([sys.executable, script, example / "torch-ext", record], check=True)
+    line = ("tune", str(example), "--phase", "collect", "--interpret", "--from-record", str(record))
+    code, text = command(*line, "--json")
+    assert code == 0, text
+    rows = [json.loads(line) for line in text.splitlines()]
+    found = {(r["kernel"], r["case"]) for r in rows if r["event"] == "launch"}
+    assert found == {
+        (f"kernels.softmax_{way}", f"train/M={m} N=100 dtype=bfloat16")
+        for way in ("forward", "backward")
+        for m in (2, 3)
+    }
+
+
 def test_a_point_on_which_nothing_works_is_a_miss(project: Path, command: Run) -> None:
     full = modelled()
     dead = full.points[0]

@@ -19,6 +19,9 @@ _FITTED += [
     for m, n in (
         *((4096, 320), (256, 448), (8192, 768), (128, 1536), (16384, 1536)),
         *((2048, 3072), (256, 5120), (16, 50265), (512, 50265)),
+        # Between the powers of four.
+        *((128, 512), (2048, 512), (16384, 512), (128, 2048), (2048, 2048)),
+        *((128, 8192), (2048, 8192), (256, 65536)),
     )
 ] + [(4096, 1536, "float32")]
 _HELD_OUT = [
@@ -35,8 +38,15 @@ _HELD_OUT = [
         (8192, 2048),
         (16384, 384),
         (65536, 128),
+        (16, 100352),
+        (32, 8192),
+        (1024, 320),
+        (4096, 12288),
+        (8192, 200),
+        # Drawn at random.
+        *((9080, 1408), (64, 64), (10, 1536), (88, 31488)),
     )
-] + [(2048, 2048, "float32")]
+] + [(2048, 2048, "float32"), (512, 1024, "float32")]
 
 
 def forward_and_backward(x, dy):
@@ -61,6 +71,15 @@ def reference(x, dy):
         *(Case(M=m, N=n, dtype=dtype) for m, n, dtype in _FITTED),
         *(Case(M=m, N=n, dtype=dtype, held_out=True) for m, n, dtype in _HELD_OUT),
     ],
+    launches=lambda launch: (
+        {
+            "M": launch.argument("M").value,
+            "N": launch.argument("N").value,
+            "dtype": launch.argument("y_ptr").dtype,
+        }
+        if launch.kernel.startswith("kernels.softmax_")
+        else None
+    ),
 )
 def train(M, N, dtype, device):
     """x and dy, both (M, N)."""

@@ -13,6 +13,9 @@ from .terms import Term, categorical_tests, numeric_terms, threshold_between
 
 _MOST_DEPTH = 8  # deeper only where a configuration would fail otherwise
 _EPSILON = 1e-9
+# What a choice costs that the author's pruning drops, above the next in rank: dispatch passes it
+# over, but a tree that counts on that is hard to read and goes astray on shapes between.
+_PASSED_OVER = 0.3
 _DISCOUNT = 0.05  # a product must gain this share more than a single feature, per further factor
 
 
@@ -62,7 +65,10 @@ class Grower:
 
     def grow(self, columns: Sequence[int]) -> Grown:
         """The full tree that chooses among `columns`."""
-        losses = [tuple(row[c] for c in columns) for row in self._rows.loss]
+        losses = [
+            among(row, pruned, columns)
+            for row, pruned in zip(self._rows.loss, self._rows.pruned, strict=True)
+        ]
         self._blocks = [self._rows.blocks[c] for c in columns]
         return self._node(tuple(range(len(losses))), losses, 0)
 
@@ -116,6 +122,16 @@ class Grower:
         if best is None or (best.score <= _EPSILON and not at_any_price):
             return None
         return best
+
+
+def among(
+    loss: Sequence[float], pruned: frozenset[int], columns: Sequence[int]
+) -> tuple[float, ...]:
+    """Losses on one row of each of `columns`, of those that are pruned there what the best of the
+    others costs: dispatch goes on to the next in the ranking."""
+    admitted = [loss[c] for c in columns if c not in pruned]
+    instead = min(admitted) + _PASSED_OVER if admitted else FAILURE
+    return tuple(instead if c in pruned else loss[c] for c in columns)
 
 
 def _numeric_splits(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from kernel_builder.tuning.matrix import Cell, Matrix, Point
 from kernelhub.formats.tree import Config, Literal
 
+from .near import nearness
+
 FAILURE = 1e6
 """Loss of one failing cell, whatever its point's weight. It is above any sum of slowdowns, so
 sums of losses compare by the number of failures first and by slowdown second."""
@@ -19,6 +21,8 @@ better than one that is known to fail."""
 
 _ABOVE_GOAL = 4.0  # extra charge for each unit of log slowdown above the goal
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # these size no block
+_LEAST_SHARE = 0.01  # of a point's own weight, below which another is too far away to count
+_MOST_BLURRED = 3.0  # a disaster at another point counts for no more than this
 _TIE = 2.0  # times that differ by less than this many standard errors are equal
 
 
@@ -29,13 +33,18 @@ class Rows:
     Attributes:
         features: one mapping per row.
         loss: `loss[row][column]`, weighted; weights are scaled to a mean of 1 per point.
+        pruned: per row the columns that the author's pruning drops there. Their loss is `FAILURE`,
+            which counts only where a leaf has nothing else: dispatch takes the next in rank.
         blocks: per column the whole numbers among the configuration's own parameters, of which
             any may be the size of a block.
+        near: how alike each pair of rows is, see `nearness`.
     """
 
     features: tuple[Mapping[str, Literal], ...]
     loss: tuple[tuple[float, ...], ...]
+    pruned: tuple[frozenset[int], ...] = ()
     blocks: tuple[frozenset[int], ...] = ()
+    near: tuple[tuple[float, ...], ...] = ()
 
     def without(self, left_out: frozenset[int]) -> Rows:
         """All rows but these."""
@@ -44,7 +53,40 @@ class Rows:
             self,
             features=tuple(self.features[i] for i in kept),
             loss=tuple(self.loss[i] for i in kept),
+            pruned=tuple(self.pruned[i] for i in kept),
+            near=tuple(tuple(self.near[i][j] for j in kept) for i in kept),
         )
+
+
+def blurred(rows: Rows, weight: float) -> Rows:
+    """Each loss averaged with those of the same configuration on similar points.
+
+    Single points are whimsical: a configuration may be lucky at one size and not at those around
+    it, which are the ones that users will have. Failures and what is pruned stay as they are.
+
+    Args:
+        weight: of an equal point; it falls with the square of the nearness.
+    """
+    if weight <= 0:
+        return rows
+    loss = []
+    for own, near in enumerate(rows.near):
+        total, weights = list(rows.loss[own]), [1.0] * len(rows.loss[own])
+        for other, alike in enumerate(near):
+            share = weight * alike**2
+            if other == own or share < _LEAST_SHARE:
+                continue
+            for column, value in enumerate(rows.loss[other]):
+                if value < FAILURE / 2:
+                    total[column] += share * min(value, _MOST_BLURRED)
+                    weights[column] += share
+        loss.append(
+            tuple(
+                value if value >= FAILURE / 2 else sum_ / count
+                for value, sum_, count in zip(rows.loss[own], total, weights, strict=True)
+            )
+        )
+    return replace(rows, loss=tuple(loss))
 
 
 def make_rows(matrix: Matrix, goal: float) -> Rows:
@@ -58,19 +100,28 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
     scale = len(points) / math.fsum(p.weight for p in points)
     merged: dict[tuple[tuple[str, Literal], ...], list[float]] = {}
     features: list[Mapping[str, Literal]] = []
+    dropped: list[frozenset[int]] = []
     for point in points:
         key = tuple(sorted(point.features.items()))
         if key not in merged:
             merged[key] = [0.0] * len(matrix.configs)
             features.append(dict(point.features))
+            dropped.append(_pruned(matrix, point))
         row = merged[key]
         for column, value in enumerate(_losses(matrix, point, goal, point.weight * scale)):
             row[column] += value
     return Rows(
         features=tuple(features),
         loss=tuple(tuple(row) for row in merged.values()),
+        pruned=tuple(dropped),
         blocks=tuple(map(_blocks, matrix.configs)),
+        near=nearness(features),
     )
+
+
+def _pruned(matrix: Matrix, point: Point) -> frozenset[int]:
+    cells = [matrix.cell(point, config) for config in matrix.configs]
+    return frozenset(i for i, cell in enumerate(cells) if cell is not None and cell.pruned)
 
 
 def _blocks(config: Config) -> frozenset[int]:

@@ -9,7 +9,7 @@ from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Categorical, Config, Leaf, Node, Split
 
 from .grow import Grower, Grown
-from .loss import make_rows
+from .loss import blurred, make_rows
 from .select import select_complexity
 from .shaped import Complexity, FitOptions, grow_shaped, rank_leaves
 from .terms import kinds
@@ -55,6 +55,7 @@ def fit(matrix: Matrix, options: FitOptions, *, complexity: Complexity | None = 
     considered = 1
     if complexity is None:
         complexity, considered = select_complexity(rows, options)
+    rows = blurred(rows, complexity.blur)
     grown, columns = grow_shaped(Grower(rows, compound=complexity.compound), rows, complexity)
     ranked = rank_leaves(grown, rows, columns, complexity.blur)
     return _assemble(grown, ranked, matrix, kinds(rows.features), complexity, considered)

@@ -7,30 +7,33 @@ from collections.abc import Mapping, Sequence
 
 from kernelhub.formats.tree import Literal
 
-from .terms import kinds
+from .terms import kinds, numeric_terms
 
 _CATEGORY = 2.0  # a different dtype counts like a factor of four in one size
 
 
-def nearness(features: Sequence[Mapping[str, Literal]]) -> list[list[float]]:
+def nearness(features: Sequence[Mapping[str, Literal]]) -> tuple[tuple[float, ...], ...]:
     """`exp(-distance)` for each pair of rows, 1.0 for equal ones.
 
-    The distance is the sum over features of the difference in factors of two (for positive numbers)
-    or a constant where categories differ.
+    The distance is the sum over sizes of the difference in factors of two, of features that say the
+    same only the first, and a constant where a string or a truth value differs.
     """
-    found = kinds(features)
+    names = [term.left[0] for term in numeric_terms(features, compound=False)]
+    words = [name for name, kind in kinds(features).items() if kind in ("str", "bool")]
     size = len(features)
     matrix = [[1.0] * size for _ in range(size)]
     for i in range(size):
         for j in range(i):
-            far = sum(_apart(kind, features[i][n], features[j][n]) for n, kind in found.items())
+            a, b = features[i], features[j]
+            far = sum(_apart(a[n], b[n]) for n in names)
+            far += _CATEGORY * any(a[n] != b[n] for n in words)
             matrix[i][j] = matrix[j][i] = math.exp(-far)
-    return matrix
+    return tuple(map(tuple, matrix))
 
 
-def _apart(kind: str, a: Literal, b: Literal) -> float:
+def _apart(a: Literal, b: Literal) -> float:
     if a == b:
         return 0.0
-    if kind in ("int", "float") and a > 0 and b > 0:  # type: ignore[operator]
+    if a > 0 and b > 0:  # type: ignore[operator]
         return abs(math.log2(a) - math.log2(b))  # type: ignore[arg-type]
     return _CATEGORY

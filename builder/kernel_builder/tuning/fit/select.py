@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .grow import Grower, leaf_of, prune
-from .loss import FAILURE, Rows
+from .loss import FAILURE, Rows, blurred
 from .shaped import Complexity, FitOptions, grow_shaped, rank_leaves
 
 _CONFIGS = (1, 2, 3, 4, 6, 8, 12, 16)
 _PRICES = (0.01, 0.03, 0.1, 0.3)
-_BLURS = (0.0, 0.3)
+_BLUR = 1.0  # chosen by leaving shapes out, on the project's own measurements
 _CLOSE = 0.001  # a simpler tree may be worse by this much log slowdown per point
 _FAILED_OUTSIDE = 3.0  # log slowdown that a failure on a left-out point counts for
 
@@ -53,9 +53,9 @@ def _complexity(complexity: Complexity) -> tuple[int, bool, float, float]:
 def _grid(options: FitOptions) -> list[Complexity]:
     limits = sorted({k for k in _CONFIGS if k < options.max_configs} | {options.max_configs})
     return [
-        Complexity(configs=k, compound=compound, price=price, blur=blur)
-        for k, compound, price, blur in itertools.product(limits, (False, True), _PRICES, _BLURS)
-        if k > 1 or (price, compound, blur) == (_PRICES[0], False, 0.0)
+        Complexity(configs=k, compound=compound, price=price, blur=_BLUR)
+        for k, compound, price in itertools.product(limits, (False, True), _PRICES)
+        if k > 1 or (price, compound) == (_PRICES[0], False)
     ]
 
 
@@ -63,7 +63,7 @@ def _losses(
     rows: Rows, left_out: Sequence[int], judged: Sequence[int], candidates: Sequence[Complexity]
 ) -> dict[Complexity, float]:
     """Total loss on some rows of trees that were grown without those left out."""
-    training = rows.without(frozenset(left_out))
+    training = blurred(rows.without(frozenset(left_out)), _BLUR)
     growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
     totals: dict[Complexity, float] = {}
     for (k, compound), group in itertools.groupby(
@@ -75,15 +75,17 @@ def _losses(
         for complexity in members:
             tree = prune(full, complexity.price)
             ranked = rank_leaves(tree, training, columns, complexity.blur)
-            first = (ranked[leaf_of(tree, rows.features[row]).rows][0] for row in judged)
             totals[complexity] = math.fsum(
-                _bounded(rows.loss[row], column) for row, column in zip(judged, first, strict=True)
+                _paid(rows, row, ranked[leaf_of(tree, rows.features[row]).rows]) for row in judged
             )
     return totals
 
 
-def _bounded(loss: Sequence[float], column: int) -> float:
-    """One failure must not drown what all other points say about the complexity."""
+def _paid(rows: Rows, row: int, ranking: Sequence[int]) -> float:
+    """What dispatch by a ranking costs on one row, bounded: one failure must not drown what all
+    other points say about the complexity."""
+    loss, pruned = rows.loss[row], rows.pruned[row]
+    column = next((c for c in ranking if c not in pruned), ranking[0])
     value = loss[column] - min(loss)
     return min(value, _FAILED_OUTSIDE) if value < FAILURE / 2 else _FAILED_OUTSIDE
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .grow import Grower, Grown, prune
+from .grow import Grower, Grown, among, prune
 from .loss import FAILURE, Rows
-from .near import nearness
 from .subset import choose, useful_columns
 
 
@@ -34,7 +33,8 @@ class Complexity:
         configs: most configurations.
         compound: whether tests may use products and ratios.
         price: loss that each further leaf must save (about: log slowdown summed over points).
-        blur: weight of the points outside of a leaf, by nearness, in the ranking of the leaf.
+        blur: weight of similar points in the loss of each point, see `loss.blurred`; a share of it
+            is the weight of points outside of a leaf in its ranking.
     """
 
     configs: int
@@ -46,7 +46,7 @@ class Complexity:
 def grow_shaped(grower: Grower, rows: Rows, complexity: Complexity) -> tuple[Grown, list[int]]:
     """Tree and columns for one complexity, each adapted to the other until neither changes.
 
-    `grower` must be of these rows and of `complexity.compound`.
+    `rows` are blurred already; `grower` must be of them and of `complexity.compound`.
     """
     useful = useful_columns(rows.loss)
     columns = choose(rows.loss, useful, complexity.configs)
@@ -78,24 +78,41 @@ def rank_leaves(
     """Columns of every leaf (by its rows), best first.
 
     Failures on the leaf's own points count first, then the loss on them plus a share of the loss
-    on other points by their nearness; the share breaks ties even where `blur` is 0.
+    on other points by their nearness; the share breaks ties even where `blur` is 0. Where the
+    author's pruning drops the first, the best of the others for these points comes next, and so on.
     """
-    near = nearness(rows.features)
-    share = blur if blur > 0 else 1e-6
+    share = _OUTSIDE * blur if blur > 0 else 1e-6
+    far = [
+        [min(value, _FAR_FAILURE) for value in among(loss, pruned, columns)]
+        for loss, pruned in zip(rows.loss, rows.pruned, strict=True)
+    ]
     ranked = {}
     for leaf in tree.leaves():
         inside = set(leaf.rows)
-        pull = {
-            r: share * max(near[r][own] for own in leaf.rows)
-            for r in range(len(rows.features))
-            if r not in inside
-        }
-        scores = {}
-        for position, column in enumerate(columns):
-            outside = sum(w * min(rows.loss[r][column], _FAR_FAILURE) for r, w in pull.items())
-            scores[column] = (leaf.loss[position] + outside, column)
-        ranked[leaf.rows] = sorted(columns, key=scores.__getitem__)
+        outside = [0.0] * len(columns)
+        for r, values in enumerate(far):
+            if r not in inside:
+                weight = share * max(rows.near[r][own] for own in leaf.rows)
+                outside = [total + weight * v for total, v in zip(outside, values, strict=True)]
+        ranked[leaf.rows] = _ranking(rows, leaf.rows, dict(zip(columns, outside, strict=True)))
     return ranked
 
 
+def _ranking(rows: Rows, inside: Sequence[int], outside: Mapping[int, float]) -> list[int]:
+    """The columns of `outside`, each with its share of the loss on other points, best first."""
+    left, ranking, waiting = list(outside), list[int](), list(inside)
+    while left:
+        scores = {column: outside[column] for column in left}
+        for r in waiting:
+            for column, value in zip(left, among(rows.loss[r], rows.pruned[r], left), strict=True):
+                scores[column] += value
+        order = sorted(left, key=lambda c: (scores[c], c))
+        waiting = [r for r in waiting if order[0] in rows.pruned[r]]
+        taken = 1 if waiting else len(order)  # nobody waits for more: the order stands
+        ranking += order[:taken]
+        left = order[taken:]
+    return ranking
+
+
+_OUTSIDE = 0.3
 _FAR_FAILURE = FAILURE / 1e5  # failing elsewhere speaks against a configuration; it does not forbid

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _EPSILON = 1e-12
+_Columns = Mapping[int, Sequence[float]]  # losses of each column, row by row
 
 
 def useful_columns(loss: Sequence[Sequence[float]]) -> list[int]:
@@ -30,43 +31,45 @@ def choose(loss: Sequence[Sequence[float]], columns: Sequence[int], limit: int) 
     Returns:
         Chosen columns, ascending. Fewer than `limit` where more would not help.
     """
+    by_column = {column: [row[column] for row in loss] for column in columns}
     covered = [float("inf")] * len(loss)
     chosen: list[int] = []
     while len(chosen) < min(limit, len(columns)):
-        best, total = _best_addition(loss, columns, covered)
+        best, total = _best_addition(by_column, covered)
         if chosen and total >= sum(covered) - _EPSILON:
             break
-        chosen.append(best)
-        covered = [min(c, row[best]) for c, row in zip(covered, loss, strict=True)]
-        chosen = _swap(loss, columns, chosen)
-        covered = [min(row[c] for c in chosen) for row in loss]
+        chosen = _swap(by_column, [*chosen, best])
+        covered = _least(by_column, chosen, len(loss))
     return sorted(chosen)
 
 
-def _best_addition(
-    loss: Sequence[Sequence[float]], columns: Sequence[int], covered: Sequence[float]
-) -> tuple[int, float]:
-    best, best_total = columns[0], float("inf")
-    for column in columns:
-        total = 0.0
-        for row, least in zip(loss, covered, strict=True):
-            value = row[column]
-            total += value if value < least else least
+def _least(by_column: _Columns, chosen: Sequence[int], rows: int) -> list[float]:
+    """The least loss of the chosen columns on each row."""
+    covered = [float("inf")] * rows
+    for column in chosen:
+        covered = list(map(min, covered, by_column[column]))
+    return covered
+
+
+def _best_addition(by_column: _Columns, covered: Sequence[float]) -> tuple[int, float]:
+    best, best_total = next(iter(by_column)), float("inf")
+    for column, values in by_column.items():
+        total = sum(map(min, values, covered))
         if total < best_total - _EPSILON:
             best, best_total = column, total
     return best, best_total
 
 
-def _swap(loss: Sequence[Sequence[float]], columns: Sequence[int], chosen: list[int]) -> list[int]:
+def _swap(by_column: _Columns, chosen: list[int]) -> list[int]:
     """Replace one chosen column while that lowers the total."""
-    current = sum(min(row[c] for c in chosen) for row in loss)
+    rows = len(by_column[chosen[0]])
+    current = sum(_least(by_column, chosen, rows))
     improved = True
     while improved:
         improved = False
         for position in range(len(chosen)):
             rest = chosen[:position] + chosen[position + 1 :]
-            covered = [min((row[c] for c in rest), default=float("inf")) for row in loss]
-            best, total = _best_addition(loss, columns, covered)
+            best, total = _best_addition(by_column, _least(by_column, rest, rows))
             if total < current - _EPSILON:
                 chosen, current, improved = [*rest, best], total, True
     return chosen

@@ -24,11 +24,10 @@ SOURCE = "sha256:970bc06336fa1eb38f6c08bd4777be86df8d0e230113f43aefa31ad535444bf
 FEATURES = {
     "M": "int",
     "N": "int",
-    "dw_ptr_dim0": "int",
 }
 CONFIGS = (
     {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 0
-    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 1
+    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
     {"BLOCK_M": 4, "BLOCK_N": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 2
     {"BLOCK_M": 4, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 3
     {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 4
@@ -38,24 +37,31 @@ CONFIGS = (
 )
 
 
-def choose(M, N, dw_ptr_dim0):
-    if N <= 2300:
-        if N * dw_ptr_dim0 <= 500000:
-            if M <= 1400:
+def choose(M, N):
+    if N <= 4096:
+        if N <= 2048:
+            if M <= 2900:
                 if N <= 1024:
-                    return (0, 7, 2, 1, 3, 4, 5, 6)  # BLOCK_M=1 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
+                    return (0, 5, 4, 6, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
                 else:
-                    return (1, 0, 7, 3, 2, 4, 5, 6)  # BLOCK_M=1 BLOCK_N=2048 num_warps=16 num_ctas=1 num_stages=3
+                    return (1, 5, 4, 6, 3, 0, 2, 7)  # BLOCK_M=1 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
+            elif N <= 1024:
+                return (2, 6, 5, 4, 3, 1, 0, 7)  # BLOCK_M=4 BLOCK_N=1024 num_warps=2 num_ctas=1 num_stages=3
             else:
-                return (2, 0, 7, 3, 1, 4, 6, 5)  # BLOCK_M=4 BLOCK_N=1024 num_warps=2 num_ctas=1 num_stages=3
+                return (3, 1, 6, 5, 4, 2, 0, 7)  # BLOCK_M=4 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
         else:
-            return (3, 1, 2, 0, 7, 4, 6, 5)  # BLOCK_M=4 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
-    elif N <= 4096:
-        return (4, 1, 0, 7, 3, 2, 5, 6)  # BLOCK_M=1 BLOCK_N=4096 num_warps=16 num_ctas=1 num_stages=3
-    elif N <= 8192:
-        if M <= 1000:
-            return (5, 4, 1, 0, 7, 6, 3, 2)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+            return (4, 5, 6, 0, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=4096 num_warps=16 num_ctas=1 num_stages=3
+    elif N <= 13000:
+        if M <= 180:
+            return (5, 6, 4, 0, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+        elif N <= 8192:
+            if M <= 1400:
+                return (5, 6, 4, 0, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+            else:
+                return (6, 5, 4, 3, 0, 2, 1, 7)  # BLOCK_M=2 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+        elif M <= 1000:
+            return (6, 4, 0, 5, 1, 7, 3, 2)  # BLOCK_M=2 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
         else:
-            return (6, 5, 4, 1, 3, 0, 2, 7)  # BLOCK_M=2 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+            return (4, 7, 3, 5, 2, 6, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=16 num_ctas=1 num_stages=3
     else:
-        return (7, 5, 4, 1, 6, 3, 0, 2)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
+        return (7, 5, 4, 6, 0, 3, 1, 2)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3

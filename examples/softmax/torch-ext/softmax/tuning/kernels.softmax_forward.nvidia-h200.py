@@ -22,28 +22,49 @@ TOOLS = {
 }
 SOURCE = "sha256:867f2c6363d6a82ce3d0fe30b3b25cfdceab1b28ce14cbf067c4ccbee4c8a09b"
 FEATURES = {
+    "M": "int",
     "N": "int",
 }
 CONFIGS = (
-    {"BLOCK_M": 4, "BLOCK_N": 128, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
+    {"BLOCK_M": 8, "BLOCK_N": 128, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
     {"BLOCK_M": 4, "BLOCK_N": 256, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
-    {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
-    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 3
-    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 4
-    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 5
+    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
+    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 3
+    {"BLOCK_M": 2, "BLOCK_N": 512, "num_warps": 1, "num_ctas": 1, "num_stages": 3},  # 4
+    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 5
+    {"BLOCK_M": 1, "BLOCK_N": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 6
+    {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 7
 )
 
 
-def choose(N):
-    if N <= 1800:
-        if N <= 510:
+def choose(M, N):
+    if M <= 91:
+        if N <= 4096:
             if N <= 128:
-                return (0, 1, 2, 3, 5, 4)  # BLOCK_M=4 BLOCK_N=128 num_warps=4 num_ctas=1 num_stages=3
+                return (0, 2, 6, 3, 5, 1, 4, 7)  # BLOCK_M=8 BLOCK_N=128 num_warps=4 num_ctas=1 num_stages=3
+            elif N <= 256:
+                return (1, 2, 6, 3, 5, 4, 0, 7)  # BLOCK_M=4 BLOCK_N=256 num_warps=4 num_ctas=1 num_stages=3
             else:
-                return (1, 0, 2, 3, 5, 4)  # BLOCK_M=4 BLOCK_N=256 num_warps=4 num_ctas=1 num_stages=3
+                return (2, 6, 3, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
         else:
-            return (2, 1, 0, 3, 5, 4)  # BLOCK_M=1 BLOCK_N=1024 num_warps=4 num_ctas=1 num_stages=3
+            return (3, 6, 2, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
+    elif N <= 512:
+        if N <= 128:
+            return (0, 2, 6, 3, 5, 4, 1, 7)  # BLOCK_M=8 BLOCK_N=128 num_warps=4 num_ctas=1 num_stages=3
+        elif N <= 256:
+            return (1, 2, 6, 3, 5, 4, 0, 7)  # BLOCK_M=4 BLOCK_N=256 num_warps=4 num_ctas=1 num_stages=3
+        else:
+            return (4, 6, 3, 2, 5, 1, 0, 7)  # BLOCK_M=2 BLOCK_N=512 num_warps=1 num_ctas=1 num_stages=3
+    elif N <= 1024:
+        return (2, 6, 3, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
+    elif N <= 2048:
+        return (5, 6, 2, 3, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=2048 num_warps=2 num_ctas=1 num_stages=3
     elif N <= 4096:
-        return (3, 5, 2, 1, 0, 4)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
+        return (2, 6, 3, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
+    elif N <= 57000:
+        if M <= 2900:
+            return (6, 3, 2, 5, 4, 7, 1, 0)  # BLOCK_M=1 BLOCK_N=8192 num_warps=8 num_ctas=1 num_stages=3
+        else:
+            return (3, 6, 2, 5, 4, 1, 0, 7)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
     else:
-        return (4, 3, 5, 2, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=8 num_ctas=1 num_stages=3
+        return (3, 6, 2, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
