@@ -12,6 +12,8 @@ import torch
 from flash_checks import run, tensors
 from triton.runtime.errors import OutOfResources
 
+from kernelhub.dispatch.capturing import capture
+
 
 @pytest.fixture(scope="session")
 def sums(kernel: ModuleType) -> ModuleType:
@@ -49,6 +51,29 @@ def test_the_sum_becomes_dq(sums: ModuleType, device: str) -> None:
     )
     expected = total.reshape(2, 3, 128, 32)[:, :, :70, :24].transpose(1, 2) * 0.5
     torch.testing.assert_close(dq, expected.half())
+
+
+def test_who_demands_determinism_passes_by_the_tree(kernel: ModuleType, device: str) -> None:
+    """A tree may choose a kernel that adds to dQ in any order."""
+    q, k, v = tensors(1, 16, 16, 1, 1, 16, torch.float16, device)
+
+    def launches(**options: bool) -> list[str]:
+        seen: list[str] = []
+        inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+        with (  # launches are captured in this thread
+            torch.autograd.set_multithreading_enabled(False),
+            capture(lambda live: seen.append(live.tunable.name.rpartition(".")[2])),
+        ):
+            kernel.flash_attn_func(*inputs, **options).sum().backward()
+        return seen
+
+    assert launches() == ["attention_fwd", "attention_bwd"]
+    assert launches(deterministic=True) == ["attention_fwd"]
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert launches() == ["attention_fwd"]
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def hopper() -> bool:
