@@ -68,7 +68,7 @@ def default_backward(*, dim: int, hopper: bool, rows: int, amd: bool, shared_mem
         amd: the device is an AMD GPU.
         shared_memory: bytes that one program may use.
     """
-    if hopper and rows >= 512 and head_block(dim) >= 32:
+    if hopper and rows >= 128 and head_block(dim) >= 32:
         sizes = {256: (64, 8), 128: (128, 8)}.get(head_block(dim), (64, 4))
         return hopper_config(64, *sizes, 2)
     return triton_config(*_tiles(head_block(dim), amd, shared_memory))
