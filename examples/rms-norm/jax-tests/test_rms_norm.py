@@ -68,7 +68,7 @@ def test_jit_and_vmap(kernel):
 
 
 @pytest.mark.slow
-def test_tpu_interpreter_finds_no_race(kernel):
+def test_tpu_interpreter_finds_no_race(kernel, capfd):
     """Uninitialised memory is NaN there: rows past the end must not reach the weight's gradient."""
     tpu = importlib.import_module(f"{kernel.__name__}.tpu")
     x, w, dy = inputs((37, 130), "float32")
@@ -78,6 +78,7 @@ def test_tpu_interpreter_finds_no_race(kernel):
     y = tpu.rms_norm_forward(x, w, eps=1e-5, interpret=mode, block_rows=16)
     dx, partial = tpu.rms_norm_backward(x, w, dy, eps=1e-5, interpret=mode, block_rows=16)
     compare((y, dx, partial.sum((0, 1))), reference(x, w, dy, 1e-5), "float32")
+    assert "RACE DETECTED" not in capfd.readouterr().out
 
 
 @pytest.mark.slow
