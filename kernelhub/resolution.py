@@ -22,7 +22,7 @@ from .errors import (
     NotCached,
     VersionNotFound,
 )
-from .formats.requirement import Requirement, parse_requirement
+from .formats.requirement import Requirement, parse_requirement, pinned
 from .remembered import Remembered
 from .sources import Source
 from .store import Repository
@@ -88,9 +88,9 @@ def requirement_of(repo_id: str, version: int | str | None, revision: str | None
             hint='write version=1 or version=">=1,<3"',
         )
     if isinstance(version, int) or (isinstance(version, str) and version.strip().isdigit()):
-        return parse_requirement(f"{repo_id}=={int(version)}")
+        return pinned(repo_id, f"=={version}")
     if version is not None:
-        return parse_requirement(f"{repo_id}{version}")
+        return pinned(repo_id, version)
     return requirement if revision is None else parse_requirement(f"{repo_id}@{revision}")
 
 

@@ -30,12 +30,11 @@ from kernelhub.errors import FormatError, Problem, RequirementError
 
 from .content import content_fault
 from .names import path_fault, repo_id_fault
-from .requirement import Requirement, parse_requirement
+from .requirement import Requirement, parse_requirement, pinned
 from .text_faults import COMMIT, unicode_fault
 
 SCHEMA = 1
 NAME = "kernelhub.lock"
-_PIN = ("=", "!", ">", "<", "~", "@")
 _MERGE = "take one side (`git checkout --ours` or `--theirs`), then run `kernelhub lock`"
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |\r?$)")
 
@@ -171,9 +170,7 @@ def requirement_of(repo_id: str, stated: str) -> Requirement:
     """
     if stated == "*":
         return Requirement(repo_id=repo_id)
-    if not stated.lstrip().startswith(_PIN):
-        raise RequirementError(stated, "expected *, or one of == != >= <= > < @", column=1)
-    return parse_requirement(repo_id + stated)
+    return pinned(repo_id, stated)
 
 
 def _variants(raw: Any) -> dict[str, str]:

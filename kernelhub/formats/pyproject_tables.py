@@ -15,7 +15,7 @@ from kernelhub.errors import FormatError, Problem, RequirementError
 
 from .models import shown
 from .names import repo_id_fault
-from .requirement import Requirement, parse_requirement
+from .requirement import Requirement, parse_requirement, pinned
 from .requirements_file import Listed
 from .toml_lines import Positions, load_toml
 
@@ -71,7 +71,7 @@ def _requirement(name: str, value: object, *, hf: bool) -> Requirement:
         return parse_requirement(f"{name}=={value}")
     if hf or not isinstance(value, str):
         raise ValueError(f"expected a version, found {shown(value)}")
-    return parse_requirement(name if value.strip() in ("", "*") else f"{name}{value}")
+    return parse_requirement(name) if value.strip() in ("", "*") else pinned(name, value)
 
 
 def _table(

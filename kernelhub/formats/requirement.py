@@ -16,6 +16,7 @@ _CLAUSE = re.compile(r"(?P<op>===|[<>=!~]=|[<>])\s*(?P<version>[^\s,<>=!~@]*)")
 _VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
 _OPERATORS = ("==", "!=", ">=", "<=", ">", "<")
+_PINS = (*_OPERATORS, "@", "~", "=")
 _FORMS = "write org/name, org/name==1, org/name>=1,<3 or org/name@<branch or commit>"
 
 
@@ -69,6 +70,19 @@ def parse_requirement(text: str) -> Requirement:
     if text[position] == "@":
         return Requirement(repo_id=repo.group(), revision=_revision(text, position + 1, end))
     return Requirement(repo_id=repo.group(), specifier=_specifier(text, position, end))
+
+
+def pinned(repo_id: str, pin: str) -> Requirement:
+    """A repository and a pin (">=1,<3", "@main") that were given apart.
+
+    Raises:
+        RequirementError: as `parse_requirement`; or the pin is none, and would only make the name
+            of another repository.
+    """
+    if not pin.lstrip().startswith(_PINS):
+        reason = f"expected one of {' '.join(_OPERATORS)}, or '@'"
+        raise _error(f"{repo_id}{pin}", reason, len(repo_id))
+    return parse_requirement(f"{repo_id}{pin}")
 
 
 def _revision(text: str, position: int, end: int) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelhub.errors import RequirementError
-from kernelhub.formats.requirement import parse_requirement
+from kernelhub.formats.requirement import parse_requirement, pinned
 
 COMMIT = "715eaa24490779a6961cf24e2a849c25afdc7801"
 
@@ -123,3 +123,13 @@ def test_any_text_parses_or_is_refused_in_one_way(text: str) -> None:
         requirement, column = None, error.column
     assert 1 <= column <= len(text) + 1
     assert requirement is None or parse_requirement(str(requirement)) == requirement
+
+
+@given(st.text(max_size=12) | st.from_regex(r"[-=<>!~@,. 0-9a-z/]{0,12}", fullmatch=True))
+def test_a_pin_never_names_another_repository(pin: str) -> None:
+    try:
+        requirement = pinned("org/k", pin)
+    except RequirementError:
+        return
+    assert requirement.repo_id == "org/k"
+    assert (requirement.specifier is None) != (requirement.revision is None)

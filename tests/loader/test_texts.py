@@ -17,6 +17,7 @@ from kernelhub.errors import (
     KernelHubError,
     NoCompatibleVariant,
     RepositoryNotFound,
+    RequirementError,
     StoreError,
     VersionNotFound,
 )
@@ -44,6 +45,10 @@ def failure(*arguments: object, **named: Any) -> KernelHubError:
         ({"revision": "main"}, NoCompatibleVariant, "no build", "kernelhub versions demo/k` lists"),
         ({"version": 1, "backend": "xpu"}, NoCompatibleVariant, "no published variant", "author"),
         ({"version": True}, InputError, "version=True", "version=1"),
+        ({"version": "1.0"}, RequirementError, "expected one of", "org/name==1"),
+        ({"version": "-other"}, RequirementError, "expected one of", "org/name==1"),
+        ({"version": "\u00b2"}, RequirementError, "not '\u00b2'", "org/name==1"),
+        ({"version": ""}, RequirementError, "expected one of", "org/name==1"),
         ({"revision": 7}, InputError, "revision=7", "get_kernel("),
     ],
 )

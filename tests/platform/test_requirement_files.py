@@ -95,12 +95,13 @@ dependencys = 1
 "no-slash" = 1
 "org/a" = ">=one"
 "org/b" = true
+"org/d" = "2"
 [tool.kernels.dependencies]
 "org/c" = ">=1"
 """
     with pytest.raises(FormatError) as caught:
         parse_pyproject(text)
-    assert [p.line for p in caught.value.problems] == [3, 5, 6, 7, 9]
+    assert [p.line for p in caught.value.problems] == [3, 5, 6, 7, 8, 10]
     for text in ("tool = 1", "[tool]\nkernels = 1", "[tool.kernels]\ndependencies = []"):
         with pytest.raises(FormatError, match="expected a table"):
             parse_pyproject(text)
