@@ -120,6 +120,25 @@ def test_heuristics_in_both_nestings(device, package, give, tensors) -> None:
         assert device.last[3][3:] == (n > 1000, wanted)
 
 
+def test_calls_of_a_kernel_that_cannot_be_prepared_may_take_any_form(
+    device, package, give, tensors
+) -> None:
+    x, out = tensors
+    give(tree("ops.inner_heuristics", SMALL_OR_LARGE, config(64), config(256)))
+    kernel = package.ops.inner_heuristics
+    for _ in range(3):  # new, remembered, remembered
+        for launch in (
+            lambda: kernel[(1,)](x, out, 128),
+            lambda: kernel[(1,)](x, n=128, out=out),
+            lambda: kernel[lambda meta: (128 // meta["BLOCK"],)](out=out, x=x, n=128),
+        ):
+            launch()
+            assert device.last[3][3:] == (True, 64)
+        with pytest.raises(TypeError, match="out"):
+            kernel[(1,)](x, n=128)
+    assert len(device.launches) == 9
+
+
 def test_what_does_not_fit_is_passed_over_once(device, package, give, caplog) -> None:
     give(tree("ops.matmul", Leaf((0, 1)), config(256, 8, 2), config(64)))
     a = torch.empty(1 << 16, dtype=torch.float16)

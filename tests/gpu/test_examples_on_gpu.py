@@ -112,6 +112,11 @@ def test_a_first_call_compiles_once_and_may_be_captured(rms_norm: ModuleType) ->
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
+@pytest.mark.xfail(
+    torch.__version__.split(".")[:2] == ["2", "11"],
+    reason="torch 2.11 loses the source of a kernel with heuristics and pruning",
+    strict=True,
+)
 def test_torch_compile_runs_the_same_kernel(
     softmax: ModuleType, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,13 +14,15 @@ from tuning_samples import modelled
 
 from kernel_builder.tuning.evaluate import evaluate, leave_one_shape_out, ranker
 from kernel_builder.tuning.fit import Complexity, FitOptions, Fitted, fit
+from kernel_builder.tuning.fit.loss import blurred, make_rows
 from kernel_builder.tuning.fit.terms import threshold_between
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, config_key
 from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Leaf, Node, Numeric, Split
 from kernelhub.formats.tree_compile import holds
 
-LAVISH = Complexity(configs=8, compound=True, price=0.0, blur=0.3)
+LAVISH = Complexity(configs=8, compound=True, price=0.0, blur=0.0)
+BLURRED = Complexity(configs=8, compound=True, price=0.0, blur=1.0)
 SPARE = Complexity(configs=2, compound=False, price=0.3, blur=0.0)
 TIMES = st.one_of(st.none(), st.floats(0.001, 100))  # None: the configuration fails there
 
@@ -71,7 +73,7 @@ def cost(matrix: Matrix, fitted: Fitted) -> float:
 
 
 @settings(max_examples=60, deadline=None)
-@given(matrices(), st.sampled_from([LAVISH, SPARE]))
+@given(matrices(), st.sampled_from([LAVISH, SPARE, BLURRED]))
 def test_a_failing_configuration_is_never_chosen_where_one_of_the_tree_works(
     matrix: Matrix, complexity: Complexity
 ) -> None:
@@ -239,6 +241,34 @@ def test_what_the_author_prunes_is_not_chosen_where_it_is_pruned() -> None:
     rank = ranker(*_parts(fit(matrix, FitOptions(), complexity=exact)))
     assert rank({"M": 64})[0] == configs[0]
     assert rank({"M": 128})[0] == configs[1]
+
+
+def test_luck_at_one_size_does_not_outweigh_the_sizes_around_it() -> None:
+    """Where A is 5 % faster at one size and B at those close by, B is taken for all of them."""
+    sizes = (1000, 1008, 1016, 1024, 1032, 1040, 4000)
+    points = tuple(Point(id=str(n), features={"N": n}) for n in sizes)
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    a, b = map(config_key, configs)
+    cells = {(p.id, a): Cell(ms=1.05) for p in points} | {(p.id, b): Cell(ms=1.0) for p in points}
+    cells |= {("1000", a): Cell(ms=1.0), ("1000", b): Cell(ms=1.05)}
+    matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
+
+    def choice(blur: float) -> int:
+        complexity = Complexity(configs=2, compound=False, price=0.0, blur=blur)
+        rank = ranker(*_parts(fit(matrix, FitOptions(), complexity=complexity)))
+        return rank({"N": 1000})[0]["BLOCK"]  # type: ignore[return-value]
+
+    assert (choice(0.0), choice(1.0)) == (1, 2)
+
+
+def test_a_failure_stays_one_whatever_the_points_around_it_say() -> None:
+    points = tuple(Point(id=str(n), features={"N": n}) for n in (1000, 1001))
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    a, b = map(config_key, configs)
+    cells = {(p.id, c): Cell(ms=1.0) for p in points for c in (a, b)}
+    cells["1000", a] = Cell(reason="fault")
+    rows = make_rows(Matrix(kernel="k", points=points, configs=configs, cells=cells), goal=1.05)
+    assert blurred(rows, 1.0).loss == rows.loss
 
 
 def _parts(fitted: Fitted) -> tuple[Node, tuple[dict[str, object], ...]]:

@@ -24,44 +24,47 @@ SOURCE = "sha256:970bc06336fa1eb38f6c08bd4777be86df8d0e230113f43aefa31ad535444bf
 FEATURES = {
     "M": "int",
     "N": "int",
+    "dw_ptr_dim0": "int",
+    "dx_ptr_dtype": "str",
 }
 CONFIGS = (
     {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 0
-    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
-    {"BLOCK_M": 4, "BLOCK_N": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 2
-    {"BLOCK_M": 4, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 3
+    {"BLOCK_M": 4, "BLOCK_N": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 1
+    {"BLOCK_M": 4, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
+    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 3
     {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 4
     {"BLOCK_M": 1, "BLOCK_N": 8192, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 5
     {"BLOCK_M": 2, "BLOCK_N": 8192, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 6
-    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 7
+    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 7
 )
 
 
-def choose(M, N):
+def choose(M, N, dw_ptr_dim0, dx_ptr_dtype):
     if N <= 4096:
-        if N <= 2048:
-            if M <= 2900:
-                if N <= 1024:
-                    return (0, 5, 4, 6, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
+        if N <= 4.4 * dw_ptr_dim0:
+            if N <= 1024:
+                if M <= 1400:
+                    return (0, 6, 5, 4, 7, 2, 3, 1)  # BLOCK_M=1 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
                 else:
-                    return (1, 5, 4, 6, 3, 0, 2, 7)  # BLOCK_M=1 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
-            elif N <= 1024:
-                return (2, 6, 5, 4, 3, 1, 0, 7)  # BLOCK_M=4 BLOCK_N=1024 num_warps=2 num_ctas=1 num_stages=3
+                    return (1, 6, 5, 7, 4, 2, 3, 0)  # BLOCK_M=4 BLOCK_N=1024 num_warps=2 num_ctas=1 num_stages=3
             else:
-                return (3, 1, 6, 5, 4, 2, 0, 7)  # BLOCK_M=4 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
-        else:
-            return (4, 5, 6, 0, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=4096 num_warps=16 num_ctas=1 num_stages=3
-    elif N <= 13000:
-        if M <= 180:
-            return (5, 6, 4, 0, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
-        elif N <= 8192:
-            if M <= 1400:
-                return (5, 6, 4, 0, 1, 3, 2, 7)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+                return (2, 6, 5, 4, 7, 3, 1, 0)  # BLOCK_M=4 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
+        elif N <= 2048:
+            if N <= 1024:
+                return (0, 5, 7, 4, 3, 6, 2, 1)  # BLOCK_M=1 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
             else:
-                return (6, 5, 4, 3, 0, 2, 1, 7)  # BLOCK_M=2 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
-        elif M <= 1000:
-            return (6, 4, 0, 5, 1, 7, 3, 2)  # BLOCK_M=2 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+                return (3, 5, 4, 7, 6, 0, 2, 1)  # BLOCK_M=1 BLOCK_N=2048 num_warps=16 num_ctas=1 num_stages=3
         else:
-            return (4, 7, 3, 5, 2, 6, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=16 num_ctas=1 num_stages=3
+            return (4, 5, 7, 6, 3, 0, 2, 1)  # BLOCK_M=1 BLOCK_N=4096 num_warps=16 num_ctas=1 num_stages=3
+    elif M <= 180:
+        if N <= 8192:
+            return (5, 7, 6, 4, 3, 0, 2, 1)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+        else:
+            return (3, 7, 5, 4, 0, 6, 2, 1)  # BLOCK_M=1 BLOCK_N=2048 num_warps=16 num_ctas=1 num_stages=3
+    elif N * dw_ptr_dim0 <= 4800000:
+        if dx_ptr_dtype in ("bfloat16",):
+            return (6, 5, 7, 4, 3, 2, 0, 1)  # BLOCK_M=2 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+        else:
+            return (5, 6, 4, 7, 3, 2, 0, 1)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
     else:
-        return (7, 5, 4, 6, 0, 3, 1, 2)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
+        return (7, 6, 5, 4, 2, 3, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=8 num_ctas=1 num_stages=3

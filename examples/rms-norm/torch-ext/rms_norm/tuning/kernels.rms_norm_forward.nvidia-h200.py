@@ -26,41 +26,33 @@ FEATURES = {
     "N": "int",
 }
 CONFIGS = (
-    {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 1, "num_ctas": 1, "num_stages": 3},  # 0
-    {"BLOCK_M": 2, "BLOCK_N": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 1
+    {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
+    {"BLOCK_M": 4, "BLOCK_N": 1024, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
     {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
-    {"BLOCK_M": 8, "BLOCK_N": 256, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 3
-    {"BLOCK_M": 2, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 4
-    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 5
-    {"BLOCK_M": 1, "BLOCK_N": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 6
-    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 7
+    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 3
+    {"BLOCK_M": 1, "BLOCK_N": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 4
+    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 5
+    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 6
+    {"BLOCK_M": 8, "BLOCK_N": 256, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 7
 )
 
 
 def choose(M, N):
-    if N <= 4096:
-        if N <= 2048:
-            if M <= 64:
+    if N <= 8192:
+        if N <= 4096:
+            if N <= 2048:
                 if N <= 1024:
-                    if M <= 1:
-                        return (0, 6, 7, 4, 5, 3, 2, 1)  # BLOCK_M=1 BLOCK_N=1024 num_warps=1 num_ctas=1 num_stages=3
+                    if M <= 1400:
+                        return (0, 4, 5, 6, 3, 2, 1, 7)  # BLOCK_M=1 BLOCK_N=1024 num_warps=4 num_ctas=1 num_stages=3
+                    elif M <= 12000:
+                        return (1, 3, 2, 4, 5, 6, 0, 7)  # BLOCK_M=4 BLOCK_N=1024 num_warps=4 num_ctas=1 num_stages=3
                     else:
-                        return (1, 0, 6, 7, 5, 2, 4, 3)  # BLOCK_M=2 BLOCK_N=1024 num_warps=2 num_ctas=1 num_stages=3
+                        return (2, 3, 4, 5, 6, 7, 1, 0)  # BLOCK_M=1 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
                 else:
-                    return (2, 4, 6, 7, 5, 0, 3, 1)  # BLOCK_M=1 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
-            elif N <= 1024:
-                if M <= 12000:
-                    return (1, 5, 6, 7, 2, 4, 0, 3)  # BLOCK_M=2 BLOCK_N=1024 num_warps=2 num_ctas=1 num_stages=3
-                else:
-                    return (3, 2, 5, 6, 7, 4, 1, 0)  # BLOCK_M=8 BLOCK_N=256 num_warps=2 num_ctas=1 num_stages=3
+                    return (2, 4, 3, 5, 6, 0, 1, 7)  # BLOCK_M=1 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
             else:
-                return (4, 2, 5, 6, 7, 0, 1, 3)  # BLOCK_M=2 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
+                return (3, 4, 5, 6, 2, 0, 1, 7)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
         else:
-            return (5, 6, 7, 2, 4, 0, 1, 3)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
-    elif N <= 8192:
-        if N <= 6900:
-            return (2, 6, 7, 5, 4, 0, 1, 3)  # BLOCK_M=1 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
-        else:
-            return (6, 7, 5, 2, 4, 0, 1, 3)  # BLOCK_M=1 BLOCK_N=8192 num_warps=8 num_ctas=1 num_stages=3
+            return (4, 5, 6, 3, 2, 0, 1, 7)  # BLOCK_M=1 BLOCK_N=8192 num_warps=8 num_ctas=1 num_stages=3
     else:
-        return (7, 6, 5, 2, 0, 4, 1, 3)  # BLOCK_M=1 BLOCK_N=16384 num_warps=8 num_ctas=1 num_stages=3
+        return (5, 6, 4, 3, 2, 0, 1, 7)  # BLOCK_M=1 BLOCK_N=16384 num_warps=8 num_ctas=1 num_stages=3
