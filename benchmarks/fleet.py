@@ -29,16 +29,21 @@ from kernelhub.serve.faults import Fault
 
 OURS, PEER = "kernelhub", "kernels"
 RATE = 20
-PATIENCE = {"KERNELHUB_TIMEOUT": "240"}
+LIMIT = 120.0  # seconds after which a process has failed; the peer may go on for ever
+PATIENCE = {"KERNELHUB_TIMEOUT": "110"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Processes that were started together: requests, wall time, and how many failed."""
+    """Processes that were started together: requests, wall time, and how many failed.
+
+    `busy` is the CPU time, in seconds, of each that did not.
+    """
 
     requests: int
     seconds: float
     failed: int
+    busy: tuple[float, ...]
     errors: tuple[str, ...] = ()
 
 
@@ -52,7 +57,7 @@ def start(lab: Lab, processes: int, faults: Sequence[Fault], *, apart: bool = Fa
         {
             "operation": "get",
             "start_at": begin,
-            "limit": 300.0,
+            "limit": LIMIT,
             "environment": PATIENCE
             | ({"KERNELHUB_CACHE": str(lab.home / f"node-{n}")} if apart else {}),
         }
@@ -67,6 +72,7 @@ def start(lab: Lab, processes: int, faults: Sequence[Fault], *, apart: bool = Fa
         requests=asked,
         seconds=max(ends, default=begin) - begin,
         failed=len(failed),
+        busy=tuple(outcome["busy"] for outcome in outcomes if outcome["ok"]),
         errors=tuple(sorted({str(outcome.get("error"))[:120] for outcome in failed})),
     )
 
@@ -84,12 +90,20 @@ def together(
             for count in (one, many):
                 found[client][count].append(start(lab, count, [slow]))
         raw[f"{client}-cold"] = [
-            {"processes": n, "requests": s.requests, "seconds": s.seconds, "failed": s.failed}
+            {
+                "processes": n,
+                "requests": s.requests,
+                "seconds": s.seconds,
+                "failed": s.failed,
+                "busy": [round(seconds, 4) for seconds in s.busy],
+            }
             for n, starts in found[client].items()
             for s in starts
         ]
     ours, peer = found[OURS], found.get(PEER)
     ratio = {c: _median(f[many]) / _median(f[one]) for c, f in found.items()}
+    busy = {c: statistics.median(sum(s.busy) for s in f[many]) for c, f in found.items()}
+    cpus = os.cpu_count() or 1
     note = f"{many} processes, each answer {options.latency * 1000:g} ms late"
     return [
         Figure(
@@ -114,6 +128,14 @@ def together(
             target=2.0,
             peer=ratio.get(PEER),
             note=f"{note}, over one; median of {options.starts}",
+        ),
+        Figure(
+            name="cold-cpu-per-process",
+            value=busy[OURS] / many * 1000,
+            unit="ms",
+            peer=busy[PEER] / many * 1000 if peer else None,
+            note=f"mean of {many}; on {cpus} cores the wall time is at least"
+            f" {busy[OURS] / cpus:.2f} s, {busy[OURS] / cpus / _median(ours[one]):.2f}x of one",
         ),
         Figure(
             name="cold-failed",

@@ -87,7 +87,7 @@ class Lab:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(300)  # what it forked may still be ending on a busy machine
         assert self._process.stdout is not None
         self._process.stdout.close()
 
