@@ -134,7 +134,8 @@ class Lab:
     def stored(self) -> list[Path]:
         """The files that a load leaves on the disk, in a fixed order."""
         self.fresh("get")
-        self.run("get")
+        if not (outcome := self.run("get"))["ok"]:
+            raise RuntimeError(f"get fails undisturbed, is this machine too busy?: {outcome}")
         found = {path.resolve() for path in self.home.rglob("*") if path.is_file()}
         return sorted(path for path in found if path.suffix != ".lock")
 
