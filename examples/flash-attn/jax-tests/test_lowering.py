@@ -46,7 +46,9 @@ def resolved(tunable, config):
     }
 
 
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(
+    "chip", [CHIPS[0], *(pytest.param(chip, marks=pytest.mark.slow) for chip in CHIPS[1:])]
+)
 def test_public_function_for_tpu(kernel, chip):
     q, kv = array(2, 200, 4, 128), array(2, 300, 2, 128)
     with on_tpu(chip):

@@ -41,7 +41,10 @@ def check(kernel, shape, dtype, eps=1e-5):
     compare((y, *pull(dy)), reference(x, w, dy, eps), dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["bfloat16", *(pytest.param(d, marks=pytest.mark.slow) for d in ("float32", "float16"))],
+)
 def test_forward_and_backward(kernel, dtype):
     check(kernel, (3, 7, 300), dtype)
 
@@ -51,7 +54,7 @@ def test_several_blocks_and_a_rest(kernel):
     check(kernel, (1100, 257), "float32")
 
 
-@pytest.mark.parametrize("shape", [(5,), (1, 2), (0, 4)])
+@pytest.mark.parametrize("shape", [(5,), pytest.param((1, 2), marks=pytest.mark.slow), (0, 4)])
 def test_small(kernel, shape):
     check(kernel, shape, "float32")
 
