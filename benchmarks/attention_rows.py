@@ -71,7 +71,7 @@ class Bench:
             calls["ours"] = partial(step, self.kernel.scaled_dot_product_attention)
             for ours, peer in zip(calls["ours"](), calls["cudnn"](), strict=True):
                 error = (ours - peer).norm() / peer.norm()
-                assert error < 2e-2, f"gradients of {shape} differ by {error}"
+                assert error < 5e-2, f"gradients of {shape} differ by {error}"
             yield {"shape": shape, "causal": causal, "device_ms": self._device_ms(calls, 10, 2)}
 
     def decoding(self, points: Iterable[tuple[int, int]]) -> Iterator[Row]:
