@@ -1,6 +1,6 @@
 """How good is the configuration that each way of choosing picks, on shapes it has not seen?
 
-    python -m benchmarks.selection [FILE ...] [--json [FILE]]
+    python -m benchmarks.selection [FILE ...] [--jobs N] [--json [FILE]]
 
 Reads measured matrices (the examples' and `benchmarks/results/matrices/`), fits every method on the
 points that are not held out, with at most 8 configurations, and scores it on the held-out points:
@@ -15,10 +15,12 @@ import argparse
 import contextlib
 import importlib.metadata
 import io
+import itertools
 import logging
 import math
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks._figures import Figure, environment, report
@@ -175,6 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Score ways to choose configurations.")
     parser.add_argument("files", nargs="*", type=Path, help="measurement files; default: all")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
+    parser.add_argument("--jobs", type=int, help="kernels at a time; default: one for each core")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     paths = options.files or sorted(
@@ -185,7 +188,10 @@ def main() -> None:
         sys.exit("nothing is measured yet: sh benchmarks/gpu/run_tuning.sh on a machine with a GPU")
     there = helion_heuristic.available()
     methods = [m for m in METHODS if not m.startswith("helion") or there] + [BOUND]
-    rows = {name: figures(name, matrix, methods) for name, matrix in matrices(paths).items()}
+    found = matrices(paths)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        each = pool.map(figures, found, found.values(), itertools.repeat(methods))
+        rows = dict(zip(found, each, strict=True))
     if options.json is None:
         table(rows, methods)
         return

@@ -23,6 +23,8 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 BIAS = tl.constexpr(3)
+with open(__file__ + ".gpus", "a") as seen:
+    print(os.environ.get("CUDA_VISIBLE_DEVICES"), file=seen)
 
 
 @triton.jit

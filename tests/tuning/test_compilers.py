@@ -95,6 +95,9 @@ def test_a_runner_does_not_check_what_the_compilers_refuse(
         65: "compile_error",
         128: "compile_error",
     }
+    # A package that asks for the GPU on import would leave what does not survive a fork.
+    (seen,) = tmp_path.rglob("*.gpus")
+    assert seen.read_text() == "\n"
     assert [len(o.samples) for o in runner.measure(TASK, [block(64)], 3)] == [3]
     effort = runner.effort()
     runner.close()

@@ -10,7 +10,9 @@ The first request is {"site": {...}, "seconds": limit of one job}. The package i
 is compiled in a forked child, which may crash or hang and is then replaced, and answered by
 {"job": number, "outcome": {...}}, the outcome null unless the compiler is known to refuse. It is up
 to the asker how many are under way at once. The program ends when its standard input does.
-No child touches a device: each compiles for an architecture that it is told.
+No child touches a device: each compiles for an architecture that it is told. Nor does the program:
+a package that asks for the GPU when it is imported would leave a driver that no fork survives, so
+the GPUs are hidden from it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from kernel_builder.tuning.runners.facts import failure_of
 from kernel_builder.tuning.runners.forks import Forks, Job
 from kernel_builder.tuning.runners.recipe import rebuilt
 from kernelhub.formats.tree import Config
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def compile_job(tunables: Mapping[str, Any], job: Job) -> dict[str, Any] | None:
@@ -90,6 +94,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     first = _first_line(0)
+    os.environ.update(dict.fromkeys(_VISIBLE, ""))
     tunables = OpenSite(Site(**first["site"]), "cpu").tunables
 
     def answer(job: Job, outcome: Any) -> None:
