@@ -20,6 +20,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,15 +70,20 @@ def main() -> int:
     parser.add_argument("--answers", type=Path, help="keep the compiler's answers here")
     parser.add_argument("--tuned", type=Path, action="append", default=[], help="a tune's log")
     parser.add_argument("--rows-of", help="print the rows of one chip as JSON and nothing else")
+    parser.add_argument("--rows", type=Path, action="append", help="a file of such rows to report")
     options = parser.parse_args()
     if options.rows_of:
         print(json.dumps([asdict(row) for row in rows_of(options.rows_of, options.answers)]))
         return 0
-    rows = []
-    for name in options.chip or [chip.name for chip in CHIPS]:
-        rows += in_process(name, options.answers)
-        if not options.json:
-            print(table([row for row in rows if row.chip == name]), file=sys.stderr)
+    rows: list[Row] = []
+    for path in options.rows or ():
+        rows += [Row(**row) for row in json.loads(path.read_text())]
+    names = options.chip or [chip.name for chip in CHIPS if not options.rows]
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(lambda name: in_process(name, options.answers), names):
+            rows += found
+            if not options.json:
+                print(table(found), file=sys.stderr)
     report = Report(
         title="Attention on TPUs, compiled and modelled",
         figures=[*disagreements(rows), *published(rows), *tuning(options.tuned)],

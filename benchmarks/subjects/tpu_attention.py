@@ -12,8 +12,8 @@ _TUNED = importlib.util.module_from_spec(_SPEC)
 sys.modules[_SPEC.name] = _TUNED
 _SPEC.loader.exec_module(_TUNED)
 
-# Every power of two from 1k to 128k, three lengths between each two, and the published shapes.
-_LENGTHS = [step << power for power in range(8, 16) for step in (4, 5, 6, 7)] + [1 << 17]
+# Every power of two from 4k to 128k, three lengths between each two, and the published shapes.
+_LENGTHS = [step << power for power in range(10, 15) for step in (4, 5, 6, 7)] + [1 << 17]
 _GRID = [
     Case(B=2, H=4, S=length, D=dim, causal=False) for dim in (64, 128, 256) for length in _LENGTHS
 ]
