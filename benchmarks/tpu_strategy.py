@@ -159,7 +159,6 @@ def row(core: Any, tree: Tree, chip: str, found: Any) -> Row:
         chip=chip, case=found.case, length=shape[2], dim=shape[3], compiler=compiler,
         picked=picked, agrees=bool(agrees),
         tflops={s: None if ms is None else flops / ms / 1e9 for s, ms in best.items()},
-        units=dict.fromkeys(best),
     )  # fmt: skip
 
 
