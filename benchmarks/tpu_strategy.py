@@ -152,9 +152,9 @@ def row(core: Any, tree: Tree, chip: str, found: Any) -> Row:
     fastest = min((ms for ms in best.values() if ms), default=None)
     compiler = next((s for s, ms in best.items() if ms == fastest and ms), "neither")
     picked = json.loads(pick)["strategy"] if pick else "neither"
-    agrees = (pick in milliseconds and milliseconds[pick] <= SLOWER * fastest) if pick else (
-        compiler == "neither"
-    )  # fmt: skip
+    others = [ms for s, ms in best.items() if s != picked and ms is not None]
+    agrees = compiler == "neither" if pick is None else pick in milliseconds
+    agrees = agrees and all(milliseconds[pick] <= SLOWER * ms for ms in others if pick)
     return Row(
         chip=chip, case=found.case, length=shape[2], dim=shape[3], compiler=compiler,
         picked=picked, agrees=bool(agrees),
