@@ -204,7 +204,7 @@ def published(rows: list[Row]) -> list[Figure]:
     figures = []
     units = Units.of(next(c for c in CHIPS if c.name == "7x"))
     for length, rates in ATTENTION.items():
-        found = [r for r in rows if r.chip == "7x" and r.case == f"grid/published S={length}"]
+        found = [r for r in rows if r.chip == "7x" and r.case.endswith(f"published S={length}")]
         for strategy, rate in rates.items():
             name = f"attention-{strategy}-S{length}/schedule"
             figures += [_error(name, r, strategy, rate) for r in found]
