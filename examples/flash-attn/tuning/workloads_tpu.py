@@ -18,8 +18,8 @@ _UNROLL = 4  # blocks of keys in a turn of the resident loop, where nothing is m
 _WIDE = Tile(4)
 
 # A head's K and V in bfloat16 fill 16 MiB at 8k x 256, 64 MiB at 32k x 256, 128 MiB at 64k x 256.
-_LENGTHS = (2048, 4096, 8192, 16384, 28672, 32768, 65536)
-_HELD_OUT = (3072, 7168, 12288, 24576, 49152)
+_LENGTHS = (2048, 4096, 8192, 14336, 16384, 28672, 32768, 49152, 57344, 65536)
+_HELD_OUT = (3072, 7168, 12288, 24576)
 _CASES = [
     Case(B=2, H=4, S=length, D=dim, causal=causal, held_out=length in _HELD_OUT)
     for dim, causal in ((64, False), (128, False), (128, True), (256, False), (256, True))
