@@ -49,7 +49,7 @@ def _default(arguments):
     """What was best on an H200 (NOTES-jax.md), else blocks that fit any GPU.
 
     Rows of few keys are over before Hopper's schedule has set up its barriers. Narrow heads leave
-    room for blocks of 256 keys.
+    room for blocks of 256 keys, which pay where there are many.
     """
     q, k, heads_axis = arguments["q"], arguments["k"], arguments["heads_axis"]
     if not takes_warpgroups(q, k, heads_axis):
@@ -57,7 +57,7 @@ def _default(arguments):
     keys, dim = k.shape[3 - heads_axis], q.shape[3]
     if keys <= 256 and dim <= 64:
         return {"schedule": "triton", "block_q": 64, "block_k": 64, "num_warps": 4, "num_stages": 3}
-    block_k = 64 if dim > 128 else 128 if dim > 64 or keys < 1024 else 256
+    block_k = 64 if dim > 128 else 128 if dim > 64 or keys < 4096 else 256
     blocks = {"block_q": 128, "block_k": block_k, "num_warps": 4, "num_stages": 2}
     return {"schedule": "warpgroups", **blocks}
 
