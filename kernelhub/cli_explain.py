@@ -12,7 +12,7 @@ import click
 from .dispatch import overlay
 from .dispatch.binding import FOLDER, TreeFile, load_trees
 from .dispatch.dispatcher import BoundTree
-from .dispatch.explain import Explanation, explain, parse_values
+from .dispatch.explain import Explanation, MissingValue, explain, parse_values
 from .dispatch.policy import order
 from .errors import InputError, NotCached, NotFoundError
 from .formats.evidence import Evidence, parse_evidence
@@ -39,19 +39,24 @@ def command(
     its source, its build, or one variant. Without --set the trees' questions are listed.
     """
     folders, repo_id = _folders(where)
-    reports = [
-        _report(name, files, settings, device_name)
+    trees = {
+        name: load_trees(name, files, strict=True)
         for name, files in sorted(_files(folders, repo_id).items())
         if kernel in (None, name)
-    ]
-    if not reports:
+    }
+    if not trees:
         raise NotFoundError(
             f"{where}: no tree{f' for {kernel}' if kernel else ''}",
             hint="tune it with `kernel-builder tune`; without a tree @triton.autotune decides where"
             " the kernel has one, and else what its author wrote",
         )
+    device = _device([tree for of_one in trees.values() for tree in of_one], device_name)
+    reports = [_report(name, of_one, settings, device) for name, of_one in trees.items()]
+    unanswered = [report["missing"] for report in reports if report["missing"] is not None]
+    if len(unanswered) == len(reports):
+        raise unanswered[0]
     if as_json:
-        click.echo(json.dumps(reports, indent=2))
+        click.echo(json.dumps(reports, indent=2, default=str))
         return
     for report in reports:
         _print(report)
@@ -104,10 +109,8 @@ def _files(folders: Sequence[Path], repo_id: str | None) -> dict[str, list[TreeF
 
 
 def _report(
-    name: str, files: Sequence[TreeFile], settings: Sequence[str], device_name: str | None
+    name: str, trees: Sequence[BoundTree], settings: Sequence[str], device: DeviceFacts | None
 ) -> dict[str, Any]:
-    trees = load_trees(name, files, strict=True)
-    device = _device(trees, device_name)
     asked = {f: tree.tree.features[f] for tree in trees for f in used_features(tree.tree)}
     report: dict[str, Any] = {
         "kernel": name,
@@ -116,18 +119,23 @@ def _report(
         "features": asked,
         "default": not order(trees, device),
         "choices": [],
+        "missing": None,
     }
     if settings or not asked:
         values = parse_values([s for s in settings if s.partition("=")[0] in asked], asked)
-        _check_names(settings, asked)
-        found = explain(trees, device, values)
-        report["choices"] = [_choice(one, values) for one in found]
+        try:
+            _check_names(settings, asked)
+            found = explain(trees, device, values)
+        except MissingValue as error:  # the other kernels of the package may need no more
+            report["missing"] = error
+        else:
+            report["choices"] = [_choice(one, values) for one in found]
     return report
 
 
 def _check_names(settings: Sequence[str], asked: Mapping[str, str]) -> None:
     if settings and not any(s.partition("=")[0] in asked for s in settings):
-        raise InputError(
+        raise MissingValue(
             f"none of {', '.join(settings)} is asked for",
             hint="the trees ask for " + (", ".join(asked) or "nothing"),
         )
@@ -196,6 +204,9 @@ def _print(report: Mapping[str, Any]) -> None:
         click.echo(f"  tree of {tree['device']}: {tree['path']}")
     if report["default"]:
         click.echo("  no tree is for this device or fits it: the author's default decides")
+    if report["missing"] is not None:
+        click.echo(f"  not answered: {report['missing']}")
+        return
     if not report["choices"]:
         asked = " ".join(f"{name}=<{kind}>" for name, kind in report["features"].items())
         click.echo(f"  trees ask: {asked}")

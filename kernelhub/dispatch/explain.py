@@ -24,6 +24,10 @@ from .dispatcher import BoundTree
 from .policy import order, same_device
 
 
+class MissingValue(InputError):
+    """A test on the way needs a feature whose value was not given."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One test on the way, and how it came out."""
@@ -63,7 +67,8 @@ def explain(
     The first one decides; where the list is empty, the author's default does.
 
     Raises:
-        InputError: a test needs a feature that `values` does not give, or of another kind.
+        MissingValue: a test needs a feature that `values` does not give.
+        InputError: a value is of another kind.
     """
     return [_explain(tree, device, values, source_hash) for tree in order(trees, device)]
 
@@ -78,7 +83,7 @@ def _explain(
     try:
         path, leaf = path_through(tree, values)
     except KeyError as error:
-        raise InputError(
+        raise MissingValue(
             f"{tree.kernel}: the tree asks for {error.args[0]}",
             hint="give it with --set; it asks for " + ", ".join(used_features(tree)),
         ) from error

@@ -117,6 +117,24 @@ def test_questions_that_cannot_be_answered(kernel, args, error, says) -> None:
         run("explain", kernel, "--device", "nvidia-h200", *args)
 
 
+def test_kernels_of_a_package_answer_each_for_itself(kernel) -> None:
+    """What one kernel's tree still asks for, or has no device for, is said there alone."""
+    sums = tree("ops.sum", Leaf((0,)), config(64), features={"n": "int"}, device=H100)
+    folder = kernel / "torch-ext/demo/tuning"
+    (folder / "ops.sum.nvidia-h100.py").write_text(render(sums))
+    square = tree("ops.square", Split(Numeric(("n",), 9.5), Leaf((0,)), Leaf((0,))), config(32),
+                  features={"n": "int"})  # fmt: skip
+    (folder / "ops.square.nvidia-h200.py").write_text(render(square))
+    _, text = run("explain", kernel, "--device", "nvidia-h200", "--set", "n=64")
+    assert "not answered: ops.scale: the tree asks for m" in text
+    assert "n <= 9.5: no" in text
+    code, text = run("explain", kernel, "--device", "nvidia-h200", "--set", "n=64", "--json")
+    assert code == 0
+    by_kernel = {report["kernel"]: report for report in json.loads(text)}
+    assert "asks for m" in by_kernel["ops.scale"]["missing"]
+    assert by_kernel["ops.square"]["missing"] is None
+
+
 def test_an_unknown_device_and_an_unknown_place(kernel, tmp_path) -> None:
     with pytest.raises(InputError, match="nvidia-h100, nvidia-h200"):
         run("explain", kernel, "--device", "nvidia-l4")
