@@ -1,9 +1,10 @@
 """What every benchmark prints: a table for people, or one JSON object.
 
     {"figures": [{"name", "value", "unit", "target", "met", "peer", "note"}],
-     "environment": {...}, "command": "..."}
+     "environment": {...}, "command": "...", "samples": {...}}
 
-`met` is null where no target is set. Targets are upper bounds unless a figure says otherwise.
+`met` is null where no target is set. Targets are upper bounds unless a figure says otherwise;
+`samples` are there where a script takes some.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Figure:
         unit: "requests", "s", "ms", "MB", "%", ...
         target: what it has to be, None if nothing is asked of it.
         at_least: the target is a lower bound.
-        peer: the same of the peer in the same run, None if there is none.
+        peer: the same of the peer in the same run, or what the value is a ratio against; None if
+            there is neither.
         note: how it was taken, where the name does not say it.
     """
 
@@ -42,7 +44,7 @@ class Figure:
     unit: str
     target: float | None = None
     at_least: bool = False
-    peer: float | None = None
+    peer: float | str | None = None
     note: str = ""
 
     @property
@@ -64,14 +66,16 @@ class Report:
     title: str
     figures: Sequence[Figure]
     environment: Mapping[str, Any] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The whole object."""
-        return {
+        value = {
             "figures": [figure.as_json() for figure in self.figures],
             "environment": dict(self.environment) or environment(),
             "command": command(),
         }
+        return value | ({"samples": dict(self.samples)} if self.samples else {})
 
     def table(self) -> str:
         """The figures, aligned."""
@@ -86,30 +90,34 @@ class Report:
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the options that every benchmark has: --json, --output."""
+    """A parser with the option that every benchmark has: --json [FILE]."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--output", type=Path, help="also write the JSON object to this file")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE",
+        help="print one JSON object in place of the table, or write it to FILE beside the table",
+    )  # fmt: skip
     return parser
 
 
 def emit(report: Report, options: argparse.Namespace) -> int:
     """Print the report as asked; the exit code is 3 where a target is missed."""
     text = json.dumps(report.as_json(), indent=2)
-    print(text if options.json else report.table())
-    if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(text + "\n", encoding="utf-8")
+    print(text if options.json == "-" else report.table())
+    if options.json not in (None, "-"):
+        file = Path(options.json)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n", encoding="utf-8")
     return 3 if any(figure.met is False for figure in report.figures) else 0
 
 
-def environment(packages: Iterable[str] = PACKAGES) -> dict[str, Any]:
-    """What the figures depend on: versions, processor count, system."""
+def environment(packages: Iterable[str] = PACKAGES, **more: Any) -> dict[str, Any]:
+    """What the figures depend on: versions, processor count, system, and what the script adds."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "packages": {name: version for name in packages if (version := _version(name))},
+        **more,
     }
 
 
@@ -131,10 +139,12 @@ def _row(figure: Figure) -> tuple[str, ...]:
     bound = ">=" if figure.at_least else "<="
     target = "" if figure.target is None else f"{bound} {_number(figure.target)}"
     verdict = {None: "", True: "met", False: "MISSED"}[figure.met]
-    peer = "" if figure.peer is None else _number(figure.peer)
+    peer = figure.peer if isinstance(figure.peer, str) else _number(figure.peer)
     value = f"{_number(figure.value)} {figure.unit}"
     return (figure.name, value, peer, target, verdict, figure.note)
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
     return f"{value:g}" if float(value).is_integer() else f"{value:.3g}"

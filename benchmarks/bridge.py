@@ -10,6 +10,7 @@ over a round's calls.
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from benchmarks._figures import Figure, arguments, environment, median, report
+from benchmarks._report import Figure, Report, arguments, emit, environment
 from kernelhub.bridge import as_torch
 
 CALLS = 200
@@ -69,12 +70,14 @@ def measure(
 
 
 def main() -> None:
-    options = arguments(__doc__, rounds=int)
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
     gpu = torch.cuda.is_available() and jax.default_backend() == "gpu"
     where = "cuda" if gpu else "cpu"
     wait = torch.cuda.synchronize if gpu else lambda: None
-    samples = measure(subjects(where), options.rounds or 15, wait)
-    us = {name: median(values) for name, values in samples.items()}
+    samples = measure(subjects(where), options.rounds, wait)
+    us = {name: statistics.median(values) for name, values in samples.items()}
     figures = [
         *(Figure(name=name, value=value, unit="us") for name, value in us.items()),
         Figure(
@@ -85,12 +88,8 @@ def main() -> None:
         ),
     ]
     device = torch.cuda.get_device_name() if gpu else "CPU"
-    report(
-        figures,
-        to=options.json,
-        environment=environment(device=device, jax=jax.__version__),
-        samples=samples,
-    )
+    facts, title = environment(device=device), "Host time of a call from torch into JAX"
+    emit(Report(title=title, figures=figures, environment=facts, samples=samples), options)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns when 
 import torch
 
 from benchmarks import _dispatch_kernels as kernels
-from benchmarks._figures import Figure, arguments, environment, median, report
+from benchmarks._report import Figure, Report, arguments, emit, environment
 from kernelhub.dispatch.device import torch_device
 from kernelhub.dispatch.dispatcher import bound_tree
 from kernelhub.dispatch.triton import TritonTunable
@@ -106,7 +107,9 @@ def choosing(device: DeviceFacts) -> float:
 
 
 def main() -> None:
-    options = arguments(__doc__, rounds=int)
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=40)
+    options = parser.parse_args()
     gpu = torch.cuda.is_available()
     if gpu:
         device, where, wait = torch_device(0), "cuda", torch.cuda.synchronize
@@ -116,8 +119,8 @@ def main() -> None:
         fake_gpu.use()
         device, where, wait = fake_gpu.H200, "cpu", lambda: None
     assert device is not None
-    samples = measure(subjects(device, where), options.rounds or 40, wait)
-    us = {name: median(values) for name, values in samples.items()}
+    samples = measure(subjects(device, where), options.rounds, wait)
+    us = {name: statistics.median(values) for name, values in samples.items()}
     bare, autotune = us["bare @triton.jit"], us["triton.autotune"]
     ordinary, prepared = us["tree, Triton's binder"], us["tree, prepared"]
     figures = [
@@ -133,10 +136,9 @@ def main() -> None:
                peer="bare @triton.jit"),
     ]  # fmt: skip
     launcher = "real launches" if gpu else "no GPU: the launcher does nothing"
-    report(
-        figures, to=options.json, environment=environment(device=device.name, launcher=launcher),
-        samples=samples,
-    )  # fmt: skip
+    where = environment(device=device.name, launcher=launcher)
+    title = "Host time of one launch"
+    emit(Report(title=title, figures=figures, environment=where, samples=samples), options)
 
 
 if __name__ == "__main__":

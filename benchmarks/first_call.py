@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from typing import Any
 
-from benchmarks._figures import Figure, arguments, environment, median, report
+from benchmarks._report import Figure, Report, arguments, emit, environment
 
 CHILD = """
 import json, sys, time
@@ -70,13 +71,16 @@ def first_call(how: str, configs: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = arguments(__doc__, samples=int, configs=int)
-    configs = options.configs or 16
+    parser = arguments(__doc__)
+    parser.add_argument("--samples", type=int, default=5)
+    parser.add_argument("--configs", type=int, default=16)
+    options = parser.parse_args()
+    configs = options.configs
     runs: dict[str, list[dict[str, Any]]] = {"tree": [], "autotune": []}
-    for _ in range(options.samples or 5):
+    for _ in range(options.samples):
         for how, found in runs.items():
             found.append(first_call(how, configs))
-    first = {how: median([run["first"] for run in found]) for how, found in runs.items()}
+    first = {how: statistics.median([run["first"] for run in found]) for how, found in runs.items()}
     compiles = {how: max(run["compiles"] for run in found) for how, found in runs.items()}
     peer = f"triton.autotune over {configs} configurations"
     figures = [
@@ -91,7 +95,9 @@ def main() -> None:
     gpu = runs["tree"][0]["gpu"]
     where = gpu or "no GPU: compiled for sm_90, nothing launched or benchmarked"
     samples = {how: [run["first"] * 1e3 for run in found] for how, found in runs.items()}
-    report(figures, to=options.json, environment=environment(device=where), samples=samples)
+    facts = environment(device=where)
+    title = "First call in a new process, empty compile cache"
+    emit(Report(title=title, figures=figures, environment=facts, samples=samples), options)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ suit all points reach where every point, held out or not, takes the best of them
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import importlib.metadata
 import io
 import itertools
 import logging
@@ -23,7 +21,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks._figures import Figure, environment, report
+from benchmarks._report import PACKAGES, Figure, Report, arguments, emit, environment
 from benchmarks.peers import helion_heuristic
 from benchmarks.subjects import MATRICES, ROOT
 from kernel_builder.tuning.build import newest_context
@@ -174,9 +172,8 @@ def table(rows: dict[str, list[Figure]], methods: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Score ways to choose configurations.")
+    parser = arguments(__doc__)
     parser.add_argument("files", nargs="*", type=Path, help="measurement files; default: all")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
     parser.add_argument("--jobs", type=int, help="kernels at a time; default: one for each core")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -196,8 +193,9 @@ def main() -> None:
         table(rows, methods)
         return
     every = [figure for figures_of in rows.values() for figure in figures_of]
-    peers = {p: importlib.metadata.version(p) for p in ("helion",) if there}
-    report(every, to=options.json, environment=environment(**peers))
+    title = "Slowdown against the best configuration known"
+    facts = environment((*PACKAGES, "helion"))
+    emit(Report(title=title, figures=every, environment=facts), options)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ is measured twice and the second time counts. Needs several equal GPUs.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks._figures import Figure, environment, report
+from benchmarks._report import Figure, Report, arguments, emit, environment
 from benchmarks.subjects import NAMES, subject
 from kernel_builder.tuning import machine
 from kernel_builder.tuning.measure import MeasureRequest, measure
@@ -36,11 +35,10 @@ def measured(name: str, gpus: int, limit: float) -> tuple[float, Progress]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time to measure on one and on several GPUs.")
+    parser = arguments(__doc__)
     parser.add_argument("--subject", choices=sorted(NAMES), default="matmul")
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--limit", type=float, default=60, help="seconds for each run")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
     options = parser.parse_args()
     figures, seconds = [], {}
     for what, gpus in (("to fill the cache", 1), ("", 1), ("", options.gpus)):
@@ -57,12 +55,9 @@ def main() -> None:
             unit="x less wall time",
         )
     )
-    report(
-        figures,
-        to=options.json,
-        environment=environment(device=subject_device(options.subject)),
-        samples=seconds,
-    )
+    facts = environment(device=subject_device(options.subject))
+    title = "Time to measure on one and on several GPUs"
+    emit(Report(title=title, figures=figures, environment=facts, samples=seconds), options)
 
 
 def subject_device(name: str) -> str:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._figures import Figure, environment, report
+from benchmarks._report import Figure, Report, arguments, emit
 from benchmarks.subjects import NAMES, subject
 from kernel_builder.tuning import machine
 from kernel_builder.tuning.account import account
@@ -248,11 +248,10 @@ def choice(name: str, ratios: list[float], over_best: list[float]) -> Figure:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time to tune, against triton.autotune.")
+    parser = arguments(__doc__)
     parser.add_argument("--subject", choices=sorted(NAMES), default="rms-norm")
     parser.add_argument("--cases", type=int, default=4)
     parser.add_argument("--limit", type=float, default=120, help="seconds for each side")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="print or write JSON")
     parser.add_argument("--part", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--workloads", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -265,7 +264,8 @@ def main() -> None:
     else:
 
         def show(found: list[Figure], samples: dict[str, list[float]]) -> None:
-            report(found, to=options.json, environment=environment(), samples=samples)
+            title = "Time to tune, against triton.autotune"
+            emit(Report(title=title, figures=found, samples=samples), options)
 
         run(options.subject, options.cases, options.limit, show)
 
