@@ -51,6 +51,7 @@ def command(
             " the kernel has one, and else what its author wrote",
         )
     device = _device([tree for of_one in trees.values() for tree in of_one], device_name)
+    _check_names(settings, [tree for of_one in trees.values() for tree in of_one])
     reports = [_report(name, of_one, settings, device) for name, of_one in trees.items()]
     unanswered = [report["missing"] for report in reports if report["missing"] is not None]
     if len(unanswered) == len(reports):
@@ -124,7 +125,6 @@ def _report(
     if settings or not asked:
         values = parse_values([s for s in settings if s.partition("=")[0] in asked], asked)
         try:
-            _check_names(settings, asked)
             found = explain(trees, device, values)
         except MissingValue as error:  # the other kernels of the package may need no more
             report["missing"] = error
@@ -133,11 +133,18 @@ def _report(
     return report
 
 
-def _check_names(settings: Sequence[str], asked: Mapping[str, str]) -> None:
-    if settings and not any(s.partition("=")[0] in asked for s in settings):
-        raise MissingValue(
-            f"none of {', '.join(settings)} is asked for",
-            hint="the trees ask for " + (", ".join(asked) or "nothing"),
+def _check_names(settings: Sequence[str], trees: Sequence[BoundTree]) -> None:
+    """A name that no kernel of the package has is a mistake; one that no tree asks for is not."""
+    asked = {name for tree in trees for name in used_features(tree.tree)}
+    given = {setting.partition("=")[0] for setting in settings}
+    if given <= asked:
+        return
+    evidences = filter(None, map(_evidence, trees))
+    known = asked.union(*(point.features for found in evidences for point in found.points))
+    if unknown := sorted(given - known):
+        raise InputError(
+            f"no kernel here is told apart by {', '.join(unknown)}",
+            hint="the trees ask for " + (", ".join(sorted(asked)) or "nothing"),
         )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from kernelhub.errors import FormatError, InputError, IntegrityError, StoreError
+from kernelhub.errors import FormatError, InputError, IntegrityError, Problem, StoreError
 from kernelhub.formats.digest import encode
 from kernelhub.formats.metadata import parse_metadata
 from kernelhub.reporter import SILENT, Reporter
@@ -31,6 +31,7 @@ from .manifest import VariantFacts, make_metadata, variants_of
 from .ops import render_ops
 from .project import OPS_MODULE, Project, printable
 from .swap import recover, replace_folder
+from .tuned_files import tuned_file_problems
 
 OUTPUT = "build"
 METADATA = "metadata.json"
@@ -110,7 +111,8 @@ def build(project: Project, output: Path | None = None, *, reporter: Reporter = 
     leaves the previous build or the new one; the next build removes what it left behind.
 
     Raises:
-        FormatError: Python files do not parse; carries each of them.
+        FormatError: Python files do not parse, or trees and their evidence are not as the tuner
+            writes them; carries each of them.
         InputError: a source changed while it was read, or `output` holds what no builder wrote.
         StoreError: the disk is full, read-only or not writable; the previous build stands.
     """
@@ -121,7 +123,7 @@ def build(project: Project, output: Path | None = None, *, reporter: Reporter = 
             f"{project.build_file.name} has nothing to build: no backends",
             hint='for example backends = ["cuda"] in build.toml',
         )
-    if problems := project.source_problems():
+    if problems := [*project.source_problems(), *_tuned_problems(project)]:
         raise FormatError(f"project {project.build_file.name}", problems)
     _refuse_foreign(target)  # before anything is written beside it
     total = sum(file.size for variant in variants for file in variant.files)
@@ -141,6 +143,15 @@ def build(project: Project, output: Path | None = None, *, reporter: Reporter = 
         for name in package.left_out
     )
     return Built(folder=target, variants=variants, left_out=left_out)
+
+
+def _tuned_problems(project: Project) -> Iterator[Problem]:
+    """What a reader of the trees and their evidence would refuse, or should not believe."""
+    for package in project.packages.values():
+        inside = package.folder.relative_to(project.root).as_posix()
+        for problem in tuned_file_problems(package.folder, package.files, inside):
+            if problem.code != "tree-alone":  # older trees came without
+                yield problem
 
 
 def check_build(project: Project, output: Path | None = None) -> Built:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 
 from kernel_builder.check import RULES, Report, check_project
 from kernel_builder.check.report import NOTES
-from kernelhub.errors import InputError
+from kernel_builder.pack import build
+from kernel_builder.project import Project
+from kernelhub.errors import FormatError, InputError
+from kernelhub.formats.tree import DeviceFacts, Leaf, Numeric, Split, Tree, render
 
 from .sample import BUILD, INIT, project
 
@@ -277,32 +281,76 @@ def test_a_jax_package_is_checked_as_well(tmp_path: Path) -> None:
     ]
 
 
-def test_a_good_tree_and_its_name(tmp_path: Path) -> None:
-    tree = pytest.importorskip("kernelhub.formats.tree")
-    if not hasattr(tree, "render"):
-        pytest.skip("trees cannot be rendered")
-    device = tree.DeviceFacts(
-        name="NVIDIA H200", arch="sm_90", sm_count=132, memory=1 << 37, shared_memory=232448
-    )
-    text = tree.render(
-        tree.Tree(
-            kernel="kernels.k",
-            device=device,
-            tools={"triton": "3.6.0"},
-            source_hash="sha256:" + "0" * 64,
-            features={"N": "int"},
-            configs=({"BLOCK": 64},),
-            root=tree.Leaf((0,)),
+def tuned_files() -> dict[str, str]:
+    """A tree of two leaves and its evidence, by their names."""
+    device = {"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 132, "memory": 1 << 37,
+              "shared_memory": 232448}  # fmt: skip
+    source = "sha256:" + "0" * 64
+    configs = ({"BLOCK": 64}, {"BLOCK": 128})
+    text = render(
+        Tree(
+            kernel="kernels.k", device=DeviceFacts(**device), tools={"triton": "3.6.0"},
+            source_hash=source, features={"N": "int"}, configs=configs,
+            root=Split(Numeric(("N",), 48.5), Leaf((0, 1)), Leaf((1, 0))),
         )
-    )
-    files = {"tuning/kernels.k.nvidia-h200.py": text, "tuning/kernels.k.nvidia-h200.json": "{}",
-             "tuning/other.py": text}  # fmt: skip
-    root = project(tmp_path / "p", files)
+    )  # fmt: skip
+    points = [
+        {"id": f"sha256:{n:064x}", "case": f"N={n}", "features": {"N": n}, "choice": choice,
+         "best_ms": 0.5, "cells": [{"config": c, "ms": 0.5} for c in (0, 1)]}
+        for n, choice in ((32, 0), (64, 1))
+    ]  # fmt: skip
+    score = {"points": 2, "geomean": 1.0, "worst": 1.0}
+    evidence = {
+        "schema": 1, "kernel": "kernels.k", "source": source, "device": device, "tools": {},
+        "policy": {}, "goal": {"max_slowdown": 1.1, "max_configs": 8, "met": True}, "fit": {},
+        "scores": dict.fromkeys(
+            ("fitted", "held_out", "leave_one_shape_out", "single_best"), score
+        ),
+        "configs": configs, "points": points,
+    }  # fmt: skip
+    name = "tuning/kernels.k.nvidia-h200"
+    return {f"{name}.py": text, f"{name}.json": json.dumps(evidence)}
+
+
+def test_a_good_tree_and_its_name(tmp_path: Path) -> None:
+    files = tuned_files()
+    text = files["tuning/kernels.k.nvidia-h200.py"]
+    root = project(tmp_path / "p", {**files, "tuning/other.py": text})
     report = check(root)
     assert [(p.code, p.path) for p in report.faults] == [
         ("tree-name", "torch-ext/scale_it/tuning/other.py")
     ]
     assert [p.code for p in report.notes] == ["tree-alone"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "edit", "code"),
+    [
+        ("py", lambda text: text.replace("48.5", "80.5"), "tree-evidence"),
+        ("py", lambda text: text.replace("(0, 1)", "(1, 0)"), "tree-evidence"),
+        ("py", lambda text: text.replace('"BLOCK": 64', '"BLOCK": 32'), "tree-evidence"),
+        ("py", lambda text: text.replace("0" * 64, "1" * 64), "tree-evidence"),
+        ("py", lambda text: text + "import os\n", "tree"),
+        ("py", lambda text: text[: len(text) // 2], "tree"),
+        ("json", lambda text: text.replace("NVIDIA H200", "NVIDIA H100"), "tree-evidence"),
+        ("json", lambda text: text.replace('"choice": 1', '"choice": 0'), "tree-evidence"),
+        ("json", lambda text: text[: len(text) // 2], "evidence"),
+        ("json", lambda text: "{}", "evidence"),
+    ],
+)
+def test_edited_tuning_files_are_neither_passed_nor_packed(
+    tmp_path: Path, suffix: str, edit: Callable[[str], str], code: str
+) -> None:
+    files = tuned_files()
+    name = f"tuning/kernels.k.nvidia-h200.{suffix}"
+    changed = edit(files[name])
+    assert changed != files[name]
+    root = project(tmp_path / "p", {**files, name: changed})
+    assert {p.code for p in check(root).faults} == {code}
+    with pytest.raises(FormatError) as caught:
+        build(Project.open(root))
+    assert {p.code for p in caught.value.problems} == {code}
+    assert not (root / "build").exists()
 
 
 def test_the_table_covers_every_code() -> None:

@@ -107,7 +107,8 @@ def test_without_values_the_questions_are_listed(kernel) -> None:
     [
         (["--set", "n=64"], InputError, "the tree asks for m"),
         (["--set", "n=many"], InputError, "must be of kind int"),
-        (["--set", "k=1"], InputError, "the trees ask for n, m, x_dtype"),
+        (["--set", "k=1"], InputError, "the trees ask for m, n, x_dtype"),
+        (["--set", "n=1", "--set", "k=1"], InputError, "told apart by k"),
         (["--set", "n"], InputError, "write NAME=VALUE"),
         (["--kernel", "ops.other"], NotFoundError, "no tree for ops.other"),
     ],

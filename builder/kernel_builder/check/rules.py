@@ -138,7 +138,8 @@ RULES = (
         find=artifacts.find,
         faults={
             "tree": "A decision tree in tuning/ that does not parse.",
-            "evidence": "An evidence file in tuning/ that is no JSON object.",
+            "evidence": "An evidence file in tuning/ that is not one.",
+            "tree-evidence": "A tree that does not choose what its evidence says it chooses.",
             "tree-name": "A tree whose file is not called <kernel>.<device>.py.",
         },
         notes={"tree-alone": "A tree without evidence beside it, or evidence without a tree."},

@@ -134,6 +134,10 @@ def test_every_configuration_lowers(kernel, chip, dtype):
 
 
 class TestRefusals:
+    def test_other_arrays(self, kernel):
+        with pytest.raises(TypeError, match=r"x must be a jax.Array, not ndarray"):
+            kernel.fused_matmul(np.ones((2, 8)), jnp.ones((8, 8)))
+
     def test_symbolic_sizes(self, kernel):
         one = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, 8"), jnp.float32)
         w = jax.ShapeDtypeStruct((8, 8), jnp.float32)

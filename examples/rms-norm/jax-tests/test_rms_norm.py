@@ -126,6 +126,10 @@ def test_lowers(kernel, kind, platform, target):
 
 
 class TestRefusals:
+    def test_other_arrays(self, kernel):
+        with pytest.raises(TypeError, match=r"x must be a jax.Array, not ndarray"):
+            kernel.rms_norm(np.ones((2, 8)), jnp.ones(8))
+
     def test_weight(self, kernel):
         with pytest.raises(ValueError, match=r"weight must be \(4,\)"):
             kernel.rms_norm(jnp.ones((2, 4)), jnp.ones(3))

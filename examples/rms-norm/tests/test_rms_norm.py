@@ -159,3 +159,11 @@ class TestRefusals:
     def test_weight_elsewhere(self, kernel):
         with pytest.raises(ValueError, match="weight is on meta"):
             kernel.rms_norm(torch.ones(2, 4), torch.ones(4, device="meta"))
+
+    def test_second_derivative(self, kernel):
+        x = torch.randn(2, 8, requires_grad=True)
+        (dx,) = torch.autograd.grad(
+            kernel.rms_norm(x, torch.ones(8)).pow(3).sum(), x, create_graph=True
+        )
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            dx.pow(2).sum().backward()

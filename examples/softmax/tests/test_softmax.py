@@ -131,3 +131,9 @@ class TestRefusals:
     def test_no_dimension(self, kernel):
         with pytest.raises(ValueError, match="x must have a dimension"):
             kernel.softmax(torch.tensor(1.0))
+
+    def test_second_derivative(self, kernel):
+        x = torch.randn(2, 8, requires_grad=True)
+        (dx,) = torch.autograd.grad(kernel.softmax(x).pow(3).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            dx.pow(2).sum().backward()

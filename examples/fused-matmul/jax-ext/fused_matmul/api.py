@@ -26,9 +26,12 @@ def fused_matmul(x, w, bias=None, activation="none"):
         and `jax.vmap`. Runs on a TPU; on the CPU in Pallas's interpret mode.
 
     Raises:
+        TypeError: `x`, `w` or `bias` is no JAX array.
         ValueError: a shape, dtype, device or activation does not fit; the text names the argument.
     """
-    for name, array in (("x", x), ("w", w)):
+    for name, array in (("x", x), ("w", w), ("bias", w if bias is None else bias)):
+        if not isinstance(array, jax.Array):
+            raise TypeError(f"{name} must be a jax.Array, not {type(array).__name__}")
         if not all(isinstance(size, int) for size in array.shape):
             raise ValueError(
                 f"{name} has the shape {array.shape}: blocks are chosen while tracing, so every "

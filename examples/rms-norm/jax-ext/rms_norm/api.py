@@ -29,9 +29,12 @@ def rms_norm(x, weight, eps=1e-6):
         `jax.vmap`. On the CPU the kernel runs in Pallas's interpret mode.
 
     Raises:
+        TypeError: `x` or `weight` is no JAX array.
         ValueError: a shape, dtype or device does not fit; the text names the argument.
     """
     for name, array in (("x", x), ("weight", weight)):
+        if not isinstance(array, jax.Array):
+            raise TypeError(f"{name} must be a jax.Array, not {type(array).__name__}")
         if not all(isinstance(size, int) for size in array.shape):
             raise ValueError(
                 f"{name} has the shape {array.shape}: blocks are chosen while tracing, so every "

@@ -4,6 +4,7 @@ import math
 
 import torch
 import triton
+from torch.autograd.function import once_differentiable
 
 from .kernels import rms_norm_backward, rms_norm_forward
 
@@ -71,6 +72,7 @@ class _RmsNorm(torch.autograd.Function):
         return y.view(x.shape)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dy):
         rows, weight, rstd = ctx.saved_tensors
         count, columns = rows.shape

@@ -4,6 +4,7 @@ import math
 
 import torch
 import triton
+from torch.autograd.function import once_differentiable
 
 from .kernels import softmax_backward, softmax_forward
 
@@ -52,6 +53,7 @@ class _Softmax(torch.autograd.Function):
         return y.view(x.shape)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
         if not y.numel():
