@@ -129,11 +129,12 @@ def rows_of(name: str, answers: Path | None) -> list[Row]:
 def row(core: Any, tree: Tree, chip: str, found: Any) -> Row:
     """The compiler's answers for one launch against the tree's pick."""
     task = Task(kernel=found.kernel, case=found.case, point=found.point, features=found.features)
-    marks, milliseconds, refused = NoMarks(), {}, {}
+    marks, milliseconds, passed_over = NoMarks(), {}, set()
     for outcome in core.check(task, tree.configs, None, marks, serial=False):
         key = json.dumps(outcome.config, sort_keys=True)
         if outcome.reason is not None:
-            refused[key] = outcome.detail
+            if outcome.pruned:
+                passed_over.add(key)
             continue
         (timed,) = core.measure(task, [outcome.config], 1, marks)
         milliseconds[key] = timed.samples[0]
@@ -147,7 +148,7 @@ def row(core: Any, tree: Tree, chip: str, found: Any) -> Row:
         json.dumps(c, sort_keys=True) for c in ranker(tree.root, tree.configs)(task.features)
     ]
     # The kernel itself refuses while it is traced what cannot fit, and dispatch takes the next.
-    runs = [key for key in ranking if not refused.get(key, "").startswith("OutOfResources")]
+    runs = [key for key in ranking if key not in passed_over]
     pick = runs[0] if runs else None
     fastest = min((ms for ms in best.values() if ms), default=None)
     compiler = next((s for s, ms in best.items() if ms == fastest and ms), "neither")

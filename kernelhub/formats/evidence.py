@@ -71,7 +71,8 @@ class Cell(_Model):
     detail: str = ""
     """The failing tool's own words, shortened."""
     pruned: bool = False
-    """Whether the author's pruning drops this configuration here; then it is no candidate."""
+    """Whether dispatch passes this configuration over here, since the author's pruning drops it or
+    the launch itself refuses it; then it is no candidate."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Cell:

@@ -68,6 +68,45 @@ def test_a_tree_for_a_chip_that_is_not_there(tmp_path, invoke) -> None:
     assert "compiled and modelled, not timed" in output
 
 
+_HUGE = """
+import jax.numpy as jnp
+from tiled import scale
+
+from kernel_builder.tuning import Case, workload
+
+
+@workload(call=scale, cases=[Case(M=1 << 17, N=2048)])
+def huge(M, N, device):
+    return jnp.ones((M, N), jnp.float32), jnp.ones((N,), jnp.float32)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_refusal_of_the_launch_itself_is_no_failure_of_a_tree(tmp_path, invoke) -> None:
+    """Dispatch takes the next in rank for it, and cannot for what only the compiler refuses."""
+    project = Path(shutil.copytree(Path(__file__).parent / "sample", tmp_path / "tiled"))
+    workloads = tmp_path / "huge.py"
+    workloads.write_text(_HUGE)
+    code, output = invoke("tune", str(project), "--chip", "v4", "--workloads", str(workloads),
+                          "--allow-misses")  # fmt: skip
+    assert code == 0, output
+    evidence = parse_evidence(
+        (project / "jax-ext/tiled/tuning/tiled.tpu-v4.json").read_bytes(), "evidence"
+    )
+    (point,) = evidence.points
+    cells = {
+        evidence.configs[cell.config]["block_m"]: cell
+        for cell in point.cells
+        if not evidence.configs[cell.config]["wrong"]
+    }
+    assert {block: cell.pruned for block, cell in cells.items()} == {
+        32: False, 64: False, 256: False, 1024: False, 65536: True,
+    }  # fmt: skip
+    assert {block for block, cell in cells.items() if cell.ms is None} == {1024, 65536}
+    assert {cells[block].reason for block in (1024, 65536)} == {"out_of_resources"}
+    assert "does not fit" in cells[65536].detail
+
+
 def test_an_unknown_chip_is_refused(tmp_path, invoke) -> None:
     project = shutil.copytree(Path(__file__).parent / "sample", tmp_path / "tiled")
     code, output = invoke("tune", str(project), "--chip", "v99")

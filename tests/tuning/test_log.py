@@ -118,6 +118,22 @@ def _try_to_write(path: Path) -> str:
     return "written"
 
 
+def test_what_the_launch_itself_refuses_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    large, small, other = {"BM": 256}, {"BM": 64}, {"BM": 128}
+    write(
+        path,
+        Outcome(config=large, reason="out_of_resources", detail="too large", pruned=True),
+        Outcome(config=other, reason="out_of_resources", detail="the compiler's verdict"),
+        Outcome(config=small, samples=(1.0,)),
+    )
+    matrix = Measurements.read(path).matrix(context())
+    (point,) = matrix.points
+    assert matrix.slowdown(point, matrix.runs(point, [large, small])) == 1.0
+    # What the compiler refuses is seen too late to take another.
+    assert matrix.runs(point, [other, small]) == other
+
+
 def test_a_second_writer_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with Writer(path).open(), multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -7,7 +7,8 @@
     {"result": [context id, point id], "config": {...}, "samples": [ms, ...]}      a measurement
     {"result": [context id, point id], "config": {...}, "reason": ..., "detail": ...}     a failure
 
-with `"pruned": true` in a result where the author's pruning drops the configuration on that point.
+with `"pruned": true` in a result where the author's pruning drops the configuration on that point,
+or where the launch itself refuses it and dispatch takes the next in rank.
 
 Ids are hashes of content, so what was measured on other hardware, with other tools, under another
 policy or for another source of the kernel has another context and is never mixed in, and two files

@@ -75,9 +75,9 @@ class Writer:
         self, context: str, point: str, outcomes: Iterable[Outcome], *, pruned: bool = False
     ) -> None:
         """What came out on one point, written with one flush to the disk."""
-        more = {"pruned": True} if pruned else {}
         self._append(
-            [{"result": [context, point], "config": dict(o.config), **_finding(o), **more}
+            [{"result": [context, point], "config": dict(o.config), **_finding(o),
+              **({"pruned": True} if pruned or o.pruned else {})}
              for o in outcomes if o.samples or o.reason is not None]
         )  # fmt: skip
 

@@ -56,8 +56,9 @@ class Cell:
         samples: how many samples stand behind it.
         reason: one of REASONS where it failed.
         detail: the failing tool's own words, shortened.
-        pruned: whether the author's pruning drops this configuration on this point. It was
-            measured because it matters elsewhere; on this point it is no candidate.
+        pruned: whether dispatch passes this configuration over on this point, since the author's
+            pruning drops it or the launch itself refuses it. It was measured because it matters
+            elsewhere; on this point it is no candidate.
     """
 
     ms: float | None = None
@@ -97,8 +98,8 @@ class Matrix:
         return min(timed, key=lambda c: c.ms or math.inf, default=None)
 
     def runs(self, point: Point, ranking: Sequence[Config]) -> Config:
-        """The configuration that runs there as dispatch takes them: the first that the author's
-        pruning does not drop; where it drops all of them, the first."""
+        """The configuration that runs there as dispatch takes them: the first that it does not
+        pass over; where it passes over all of them, the first."""
         for config in ranking:
             cell = self.cell(point, config)
             if cell is None or not cell.pruned:

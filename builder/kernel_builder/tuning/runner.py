@@ -76,13 +76,16 @@ class Task:
 class Outcome:
     """What came out for one configuration: samples in ms, or a reason of `matrix.REASONS`.
 
-    Neither means that the configuration passed its check and may be timed.
+    Neither means that the configuration passed its check and may be timed. `pruned`: the launch
+    itself refuses it by the error for which dispatch takes the next in rank, so a tree that ranks
+    it first does not fail there.
     """
 
     config: Config
     samples: tuple[float, ...] = ()
     reason: str | None = None
     detail: str = ""
+    pruned: bool = False
 
 
 class Runner(Protocol):

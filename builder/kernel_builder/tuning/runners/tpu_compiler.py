@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from kernel_builder.tuning.tpu.model import Units, estimate
 from kernel_builder.tuning.tpu.programs import Answer, Programs
 from kernel_builder.tuning.tpu.schedule import Schedule
 from kernel_builder.tuning.tpu.work import Work
-from kernel_builder.tuning.traced import Program, TracedSite
+from kernel_builder.tuning.traced import Program, TracedSite, import_jax
 from kernelhub.dispatch.capturing import LiveLaunch
 from kernelhub.errors import InputError, TuningError
 from kernelhub.formats.evidence import MODELLED
@@ -47,6 +48,7 @@ class TpuCompilerCore:
         if found is None:
             names = ", ".join(c.name for c in CHIPS)
             raise InputError(f"there is no TPU {chip!r}", hint=f"known are {names}")
+        self._jax = import_jax()
         self._chip = found
         self._compiler = ChipCompiler(found, prepare_process())
         self._open = OpenSite(Site(**site), "cpu")
@@ -98,8 +100,12 @@ class TpuCompilerCore:
             if answer.fits:
                 self._answers[task.point, config_key(config)] = answer
                 yield Outcome(config=config)
-            else:
+                continue
+            refusal = self._refusal(live, config)
+            if refusal is None:
                 yield Outcome(config=config, reason=answer.reason, detail=_over(answer))
+            else:
+                yield refusal
 
     def measure(
         self, task: Task, configs: Sequence[Config], rounds: int, marks: Marks
@@ -128,6 +134,20 @@ class TpuCompilerCore:
         answer = self._programs.ask(program, work.vmem, compile_)
         self._counts["carried" if answer.carried else "answered"] += 1
         return answer
+
+    def _refusal(self, live: LiveLaunch, config: Config) -> Outcome | None:
+        """Why the launch itself refuses a configuration, before there is anything to compile, by an
+        error for which dispatch takes the next in rank; None where it leaves that to the compiler,
+        whose refusal comes after dispatch has chosen."""
+        program = Program.of(live)
+        try:
+            with self._compiler.tracing():
+                self._jax.eval_shape(program.function(config), *program.shapes)
+        except Exception as error:  # noqa: BLE001 - the launch's own verdict, whatever it raises
+            if not live.tunable.is_unfit(error):
+                return None
+            return replace(failure_of(config, error, "out_of_resources"), pruned=True)
+        return None
 
     def _compile(self, live: LiveLaunch, config: Config, work: Work) -> Answer:
         program = Program.of(live)

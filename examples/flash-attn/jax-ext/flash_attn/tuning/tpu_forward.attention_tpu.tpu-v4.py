@@ -29,9 +29,7 @@ CONFIGS = (
 
 
 def choose(k_dim2, k_dim3):
-    if k_dim2 <= 5800:
-        return (0, 1)  # strategy=resident block_q=256 block_k=512 buffers=2
-    elif k_dim2 * k_dim3 <= 690000:
+    if k_dim2 * k_dim3 <= 1700000:
         return (0, 1)  # strategy=resident block_q=256 block_k=512 buffers=2
     else:
         return (1, 0)  # strategy=stream block_q=1024 block_k=256 buffers=2

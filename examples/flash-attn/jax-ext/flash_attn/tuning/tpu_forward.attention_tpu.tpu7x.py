@@ -19,35 +19,13 @@ TOOLS = {
 }
 SOURCE = "sha256:cd82f9c5d1c219bd3334e78e6c37ecf06d27ae4d3e4bc037da24015665602747"
 FEATURES = {
-    "causal": "bool",
     "k_dim2": "int",
-    "k_dim3": "int",
 }
 CONFIGS = (
-    {"strategy": "resident", "block_q": 256, "block_k": 1024, "buffers": 2},  # 0
-    {"strategy": "resident", "block_q": 256, "block_k": 512, "buffers": 2},  # 1
-    {"strategy": "stream", "block_q": 512, "block_k": 1024, "buffers": 2},  # 2
-    {"strategy": "stream", "block_q": 1024, "block_k": 256, "buffers": 2},  # 3
+    {"strategy": "resident", "block_q": 128, "block_k": 1024, "buffers": 2},  # 0
+    {"strategy": "stream", "block_q": 512, "block_k": 512, "buffers": 2},  # 1
 )
 
 
-def choose(causal, k_dim2, k_dim3):
-    if k_dim2 <= 31000:
-        if k_dim3 <= 91:
-            return (0, 1, 2, 3)  # strategy=resident block_q=256 block_k=1024 buffers=2
-        else:
-            return (1, 3, 2, 0)  # strategy=resident block_q=256 block_k=512 buffers=2
-    elif causal in (False,):
-        if k_dim2 * k_dim3 <= 3600000:
-            return (0, 2, 1, 3)  # strategy=resident block_q=256 block_k=1024 buffers=2
-        elif k_dim2 * k_dim3 <= 7300000:
-            if k_dim2 <= 57000:
-                return (1, 3, 2, 0)  # strategy=resident block_q=256 block_k=512 buffers=2
-            else:
-                return (2, 3, 0, 1)  # strategy=stream block_q=512 block_k=1024 buffers=2
-        else:
-            return (2, 3, 0, 1)  # strategy=stream block_q=512 block_k=1024 buffers=2
-    elif k_dim2 * k_dim3 <= 7300000:
-        return (1, 3, 2, 0)  # strategy=resident block_q=256 block_k=512 buffers=2
-    else:
-        return (3, 2, 0, 1)  # strategy=stream block_q=1024 block_k=256 buffers=2
+def choose(k_dim2):
+    return (0, 1)  # strategy=resident block_q=128 block_k=1024 buffers=2

@@ -9,6 +9,10 @@ from kernelhub import tunable
 __all__ = ["scale"]
 
 
+class OutOfResources(ValueError):
+    """More than any chip has, seen while tracing: dispatch takes the next in rank."""
+
+
 def _body(x_ref, w_ref, y_ref, *, times):
     def turn(_, x):
         return x * w_ref[...] + 1.0
@@ -25,6 +29,8 @@ def _body(x_ref, w_ref, y_ref, *, times):
 def tiled(x, w, *, times=1, interpret=False, block_m, wrong):
     """`times` times x * w + 1."""
     (m, n), block_m = x.shape, min(block_m, x.shape[0])
+    if block_m * n * 4 > 1 << 28:
+        raise OutOfResources(f"a block of {block_m} rows of {n} does not fit")
 
     def body(*refs):
         _body(*refs, times=times + wrong)
