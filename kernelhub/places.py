@@ -22,10 +22,11 @@ from .formats.metadata import Metadata, parse_metadata
 from .formats.names import path_fault
 from .formats.requirement import Requirement
 from .hashing import FileId, matches
+from .receipts import Receipt
 from .resolution import Resolved, Way, resolve
 from .sources import RemoteFile, Source
 from .sources.folder import find_variants
-from .store import Receipt, Repository, Stored
+from .store import Repository, Stored
 from .verify import METADATA, Manifest, hash_folder, manifest_of, renamed, verify_once
 
 logger = logging.getLogger(__name__)
@@ -121,6 +122,7 @@ class HubPlace:
         self._commit = commit
         self._way = way
         self._locked = locked
+        self._parsed: dict[str, Metadata] = {}
 
     def variants(self) -> tuple[str, ...]:
         return tuple(self._files)
@@ -158,7 +160,15 @@ class HubPlace:
         return render_listing(self._listing())
 
     def metadata(self, variant: str) -> Metadata:
-        return parse_metadata(self.metadata_bytes(variant), f"{variant}/{METADATA}")
+        if variant in self._parsed:
+            return self._parsed[variant]
+        return self._parse(variant, self.metadata_bytes(variant), f"{variant}/{METADATA}")
+
+    def _parse(self, variant: str, data: bytes, title: str) -> Metadata:
+        """Bytes that were held against the listing: the same each time, so parsed once."""
+        if variant not in self._parsed:
+            self._parsed[variant] = parse_metadata(data, title)
+        return self._parsed[variant]
 
     def metadata_bytes(self, variant: str) -> bytes:
         """The bytes of a variant's metadata.json, held against the listing."""
@@ -234,7 +244,7 @@ class HubPlace:
                 f"{folder} does not hold what was published",
                 faults={METADATA: f"is not {expected.algorithm} {expected.value}"},
             )
-        metadata = parse_metadata(data, str(folder / METADATA))
+        metadata = self._parse(variant, data, str(folder / METADATA))
         if self._locked is not None:
             return self._locked_manifest(folder, variant, data, metadata)
         if metadata.digest is not None:

@@ -31,8 +31,9 @@ from .formats.lock import NAME as LOCK
 from .formats.lock import Lock, LockedKernel, parse_lock
 from .hashing import CHUNK
 from .places import HubPlace, parse_listing
+from .receipts import Receipt
 from .resolution import Way
-from .store import Receipt, Repository, Store
+from .store import Repository, Store
 from .syncing import remember_version
 
 _BUILD = "build/"
