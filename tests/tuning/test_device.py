@@ -172,7 +172,7 @@ class Device:
             record=lambda: None,
             query=self.was_late,
             synchronize=lambda: None,
-            elapsed_time=lambda end: self.ms * 3,
+            elapsed_time=lambda end: self.ms,
         )
 
     def was_late(self) -> bool:
@@ -196,7 +196,7 @@ def test_a_sample_that_holds_host_time_is_taken_again_after_a_longer_wait() -> N
     timed = timer.capture(lambda: None)
     device.late = 2
     device.waits.clear()
-    assert timer.sample(timed) == pytest.approx(device.ms * 3 / timed.launches)
+    assert timer.sample(timed) == pytest.approx(device.ms / timed.launches)
     first, second, third = device.waits
     assert (second, third) == (2 * first, 4 * first)
 
@@ -210,12 +210,12 @@ def test_a_host_that_is_always_late_is_an_error() -> None:
         timer.sample(timed)
 
 
-@pytest.mark.parametrize(("ms", "launches"), [(0.001, 40), (0.06, 6), (1.0, 4), (10.0, 1)])
+@pytest.mark.parametrize(("ms", "launches"), [(0.001, 40), (0.06, 6), (0.9, 2), (1.0, 1)])
 def test_a_graph_holds_more_launches_of_short_kernels(ms: float, launches: int) -> None:
     runs: list[int] = []
     timed = GraphTimer(Device(ms=ms), "warm").capture(lambda: runs.append(1))
     assert timed.launches == launches
-    assert len(runs) == 4 + launches
+    assert len(runs) == 1 + launches
 
 
 def test_a_launch_that_cannot_be_captured_leaves_no_open_capture() -> None:

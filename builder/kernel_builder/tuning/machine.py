@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kernel_builder.tuning.runners.compilers import Compilers, can_fork
-from kernel_builder.tuning.runners.device import no_gpu
+from kernel_builder.tuning.runners.gpu import no_gpu
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 from kernel_builder.tuning.site import Site
 from kernelhub.errors import MissingExtra, TuningError
