@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +112,29 @@ def test_candidates_are_captured_once_and_sampled_in_rounds(
         assert [len(o.samples) for o in outcomes] == [rounds] * 3
     with pytest.raises(TuningError, match="no longer makes a launch"):
         list(core.check(replace(task, point="another"), found.candidates, None, marks, serial=True))
+
+
+def test_a_launch_is_told_of_before_it_runs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that others compile it meanwhile."""
+    source = TROUBLED.replace("if block == 2:", "RAN.append(n)\n    if block == 2:")
+    (project / "torch-ext/toy/__init__.py").write_text("RAN = []\n" + source)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "toy", raising=False)
+    core = DeviceCore(site=project_place(project).site.to_json(), index=None)
+    told: list[int] = []
+    found = core.collect(lambda _: told.append(len(sys.modules["toy"].RAN)))
+    assert told == list(range(len(found)))
+
+
+def test_a_measuring_process_imports_nothing_that_it_does_not_need() -> None:
+    """It starts while a person waits; what reads projects takes half a second to import."""
+    modules = ("worker", "device", "compile_server")
+    names = ", ".join(f"kernel_builder.tuning.runners.{name}" for name in modules)
+    code = (
+        f"import sys, {names}; print({{'pydantic', 'torch', 'triton', 'jax'}} & {{*sys.modules}})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 WORKLOADS = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from kernel_builder.tuning.runners.compilers import Compilers, can_fork
 from kernel_builder.tuning.runners.gpu import no_gpu
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 from kernel_builder.tuning.site import Site
+from kernel_builder.tuning.spread import usable_cores
 from kernelhub.errors import MissingExtra, TuningError
 from kernelhub.formats.tpu import TpuChip
 from kernelhub.formats.tree import DeviceFacts
@@ -105,13 +105,6 @@ def _checked(gpus: int | None) -> int:
     if gpus is not None and gpus > available:
         raise TuningError(f"--gpus {gpus}, but torch sees {available}")
     return available if gpus is None else gpus
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def collecting_runner(site: Site, *, interpret: bool = False) -> ProcessRunner:
