@@ -106,6 +106,36 @@ def test_a_missed_goal_exits_with_3_says_where_and_writes_nothing(
     assert "MISSED" in text
 
 
+def test_a_tree_built_anew_keeps_its_goal_and_told_misses_are_no_news(
+    measured: Path, command: Run
+) -> None:
+    build = ("tune", str(measured), "--phase", "build")
+    asked = ("--max-configs", "1", "--max-slowdown", "1.01")
+    assert command(*build, *asked, "--allow-misses")[0] == 0
+    files = [tree_of(measured), tree_of(measured).with_suffix(".json")]
+    before = [file.read_bytes() for file in files]
+    code, text = command(*build)
+    assert code == 0, text
+    assert "misses that its evidence tells of already" in text
+    assert "MISSED" not in text
+    assert [file.read_bytes() for file in files] == before
+    # A miss that became worse is news, and one that the evidence does not tell of.
+    evidence = json.loads(before[1])
+    untold, better, *others = evidence["goal"]["misses"]
+    evidence["goal"]["misses"] = [{**better, "slowdown": 1.0}, *others]
+    files[1].write_text(json.dumps(evidence))
+    code, text = command("evaluate", str(measured))
+    assert code == EXIT_FAULTS
+    assert text.count("MISSED") == 2
+    assert f"MISSED {untold['where']}" in text
+    assert f"MISSED {better['where']}" in text
+    # Where nothing can be read of it, the tree is built by the default goal.
+    files[1].write_text("{")
+    code, text = command(*build, "--allow-misses")
+    assert code == 0, text
+    assert json.loads(files[1].read_text())["goal"]["max_slowdown"] == 1.05
+
+
 def test_evaluate_scores_the_tree_as_it_lies_there(measured: Path, command: Run) -> None:
     assert command("tune", str(measured), "--phase", "build", "--allow-misses")[0] == 0
     code, text = command("evaluate", str(measured), "--max-slowdown", "1.2", "--json")

@@ -68,6 +68,11 @@ class Scores:
         return sorted(missed, key=lambda s: -(s.slowdown or 1.0))
 
 
+def slowdown_text(slowdown: float) -> str:
+    """A slowdown for people; a choice that fails has none."""
+    return "fails" if math.isinf(slowdown) else f"{slowdown:.3f}x"
+
+
 def ranker(root: Node, configs: Sequence[Config]) -> Rank:
     """The configurations of the tree's leaf for some features."""
 
