@@ -1,7 +1,8 @@
 """What the evidence files beside a package's trees say, as far as a card tells it.
 
 Of an evidence file only its kernel, device, summaries and goal are read: number of points and
-geometric mean, below `scores` or beside the rest, and how often the goal is missed. A file that says something else gives no row.
+geometric mean, below `scores` or beside the rest, and how often the goal is missed. A file that
+says something else gives no row.
 """
 
 from __future__ import annotations
