@@ -137,6 +137,33 @@ def test_a_measuring_process_imports_nothing_that_it_does_not_need() -> None:
     assert done.stdout.strip() == "set()"
 
 
+NAMES_OF_TORCH = """
+import sys
+from kernel_builder.tuning import Case, workload
+from kernel_builder.tuning.collect import filled_memory, one_thread
+import torch
+
+case = Case(n=1000)
+made = workload(call=max, cases=[case])(lambda n, device: (torch.rand(n, device=device),))
+(first,), _ = made.arguments(case, "cpu")
+torch.rand(3)
+(second,), _ = made.arguments(case, "cpu")
+assert torch.equal(first, second)
+with filled_memory(), one_thread():
+    assert torch.empty(1000).isnan().all()
+assert not torch.are_deterministic_algorithms_enabled()
+print([n for n in ("torch._dynamo", "torch._inductor.config", "sympy") if n in sys.modules])
+"""
+
+
+def test_making_inputs_does_not_import_the_compiler_of_torch() -> None:
+    """`torch.manual_seed` and the like do, for seconds, before the first launch is found."""
+    pytest.importorskip("torch")
+    command = [sys.executable, "-c", NAMES_OF_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 WORKLOADS = """
 import torch
 from rms_norm import rms_norm

@@ -197,15 +197,18 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def filled_memory() -> Iterator[None]:
-    """Let torch fill fresh memory with NaN, so that what a kernel fails to write is seen."""
+    """Let torch fill fresh memory with NaN, so that what a kernel fails to write is seen.
+
+    torch's public switch would also import its compiler, for seconds, and change what that does.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         yield
         return
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+        torch._C._set_deterministic_algorithms(before, warn_only=warn_only)

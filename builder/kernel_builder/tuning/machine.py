@@ -64,8 +64,9 @@ def device_runners(
         runners[0].start()
         if compilers is not None:
             compilers.start()
-        # Both import torch while this process does, which has to count.
-        for index in range(1, _checked(gpus)):
+        # Both import torch while this process does, which has to count; of one, its own process
+        # says whether it is there.
+        for index in range(1, 1 if gpus == 1 else _checked(gpus)):
             runners.append(runner(index))
             runners[-1].start()
     except BaseException:
