@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from . import tar
-from .disk import sibling, translated
+from .disk import reading, sibling, translated
 from .errors import InputError, StoreError
 from .formats.bundle import (
     MANIFEST,
@@ -108,7 +108,7 @@ def _blob(source: Path | bytes, blobs: dict[str, Path | bytes]) -> str:
     if isinstance(source, bytes):
         sha = hashlib.sha256(source).hexdigest()
     else:
-        with translated(source):
+        with reading(source):
             sha = hash_file(source, "sha256")
     blobs.setdefault(sha, source)
     return sha

@@ -10,7 +10,7 @@ import click
 
 from . import auditing, settings
 from .cli import EXIT_FAULTS
-from .disk import translated, write_whole
+from .disk import is_file, reading, translated, write_whole
 from .errors import LockError
 from .formats.hf_lock import parse_hf_lock, render_hf_lock, render_old_hf_lock
 from .formats.lock import NAME, Lock, LockedKernel
@@ -67,7 +67,7 @@ def open_project(project: Path | None, files: tuple[Path, ...]) -> Work:
     return Work(
         requirements=collect(folder, files),
         path=path,
-        before=read_lock(path) if path.is_file() else None,
+        before=read_lock(path) if is_file(path) else None,
         store=Store(now.cache, now.endpoint),
         way=way_of(now),
     )
@@ -231,7 +231,7 @@ def _refuse_unknown(upgrade: tuple[str, ...], work: Work) -> None:
 
 
 def _imported(path: Path, work: Work) -> Lock:
-    with translated(path):
+    with reading(path):
         data = path.read_bytes()
     return from_hf(parse_hf_lock(data, str(path)), work.store, work.way)
 

@@ -33,22 +33,36 @@ def translated(path: Path, needed: int | None = None) -> Iterator[None]:
         raise store_error(error, path, needed) from error
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of the block into a StoreError: `path` cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read: {error.strerror or error}",
+            hint="make it readable for this user"
+            if error.errno in _FORBIDDEN
+            else "check that file and its disk",
+        ) from error
+
+
 def store_error(error: OSError, path: Path, needed: int | None = None) -> StoreError:
     """The StoreError that tells what `error` means for a write of `needed` bytes below `path`."""
     if error.errno in _FULL:
         amount = f"{needed} bytes are needed there" if needed is not None else "more is needed"
         return StoreError(
             f"the disk of {path} is full (or over its quota): {amount}",
-            hint="free some space, or set KERNELHUB_CACHE to a folder on another disk",
+            hint="free some space; KERNELHUB_CACHE puts copies of kernels on another disk",
         )
     if error.errno in _FORBIDDEN:
         return StoreError(
             f"{path} cannot be written: {error.strerror}",
-            hint="make it writable for this user, or set KERNELHUB_CACHE to another folder",
+            hint="make it writable for this user; KERNELHUB_CACHE puts copies of kernels elsewhere",
         )
     return StoreError(
         f"{path}: {error.strerror or error}",
-        hint="check that folder, or set KERNELHUB_CACHE to another one",
+        hint="check that disk; KERNELHUB_CACHE puts copies of kernels on another",
     )
 
 
@@ -159,6 +173,16 @@ def is_there(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file, where no answer is not a no.
+
+    Raises:
+        StoreError: this user may not look.
+    """
+    with reading(path):
+        return path.is_file()
 
 
 def free_bytes(path: Path) -> int | None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from .disk import discard, translated, write_whole
+from .disk import discard, reading, translated, write_whole
 from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError, about
 from .formats.content import content_digest
 from .formats.digest import UNHASHED, is_hashed
@@ -26,7 +26,7 @@ from .receipts import Receipt
 from .resolution import Resolved, Way, resolve
 from .sources import RemoteFile, Source
 from .sources.folder import find_variants
-from .store import Repository, Stored
+from .store import LISTING, Repository, Stored
 from .verify import METADATA, Manifest, hash_folder, manifest_of, renamed, verify_once
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class FolderPlace:
 
     @cached_property
     def _folders(self) -> Mapping[str, Path]:
-        with translated(self._path):
+        with reading(self._path):
             return find_variants(self._path)
 
     def variants(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class FolderPlace:
 
     def metadata(self, variant: str) -> Metadata:
         path = self._folders[variant] / METADATA
-        with translated(path):
+        with reading(path):
             return parse_metadata(path.read_bytes(), str(path))
 
     def ready(self, variant: str) -> Ready:
@@ -80,7 +80,7 @@ class FolderPlace:
         digest = self.metadata(variant).digest
         if digest is None:
             logger.debug("%s has no digest: its files are taken as they are now", folder)
-            with translated(folder):
+            with reading(folder):
                 return Ready(folder=folder, manifest=manifest_of(hash_folder(folder), str(folder)))
         manifest = manifest_of(digest, str(folder))
         try:
@@ -92,7 +92,12 @@ class FolderPlace:
 
 
 def resolve_built(
-    requirement: Requirement, repository: Repository, way: Way, *, tell: bool = True
+    requirement: Requirement,
+    repository: Repository,
+    way: Way,
+    *,
+    tell: bool = True,
+    memory: bool = True,
 ) -> Resolved:
     """The commit that a requirement means now, of a version that has builds if there is one.
 
@@ -104,7 +109,7 @@ def resolve_built(
         return bool(HubPlace(repository, commit, way).variants())
 
     with about(requirement.repo_id):
-        return resolve(requirement, repository, way, holds_builds, tell=tell)
+        return resolve(requirement, repository, way, holds_builds, tell=tell, memory=memory)
 
 
 class HubPlace:
@@ -139,10 +144,9 @@ class HubPlace:
 
     def _listing(self) -> tuple[RemoteFile, ...]:
         """The commit's files. A list of none is neither kept nor believed: the Hub is asked."""
-        name = "listing.json"
 
         def known() -> tuple[RemoteFile, ...] | None:
-            return parse_listing(self._repository.note(self._commit, name))
+            return parse_listing(self._repository.note(self._commit, LISTING))
 
         if kept := known():
             return kept
@@ -152,7 +156,7 @@ class HubPlace:
             source = self._connect("the list of its files")
             files = source.listing(self._repository.repo_id, self._commit)
             if files:
-                self._repository.keep_note(self._commit, name, render_listing(files))
+                self._repository.keep_note(self._commit, LISTING, render_listing(files))
         return files
 
     def listing_bytes(self) -> bytes:

@@ -101,6 +101,7 @@ def resolve(
     holds_builds: Callable[[str], bool],
     *,
     tell: bool = True,
+    memory: bool = True,
 ) -> Resolved:
     """The commit that a requirement means now.
 
@@ -111,6 +112,7 @@ def resolve(
         holds_builds: whether anything is published at a commit; asked only where more than one
             version would do, from the newest down.
         tell: whether to log which version was taken where none was asked for.
+        memory: whether what the Hub said last may stand in where it cannot be asked.
 
     Raises:
         VersionNotFound: there is no such version or revision; lists the versions that there are.
@@ -119,7 +121,7 @@ def resolve(
     """
     if requirement.revision is not None and requirement.is_pinned:
         return Resolved(commit=requirement.revision)
-    fallback = _from_memory(requirement, repository)
+    fallback = _from_memory(requirement, repository) if memory else None
     if way.connect is None:
         if fallback is None:
             raise _not_cached(requirement, repository)
