@@ -12,7 +12,8 @@ from . import signatures
 from .disk import DAY, remove, touched
 from .errors import FormatError, HubError, IntegrityError, KernelHubError, NotCached, NotFoundError
 from .formats.lock import Lock, LockedKernel
-from .places import HubPlace, Ready
+from .hub_place import HubPlace
+from .places import Ready
 from .policies import Rules
 from .resolution import Way
 from .signature_file import read_bundle

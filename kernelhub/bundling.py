@@ -23,7 +23,7 @@ from .formats.lock import NAME as LOCK
 from .formats.lock import Lock
 from .formats.lock_text import render_lock
 from .hashing import CHUNK, hash_file
-from .places import HubPlace
+from .hub_place import HubPlace
 from .resolution import Way
 from .store import Store
 from .syncing import Synced

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -164,6 +165,26 @@ def sync_folder(path: Path) -> None:
 def discard(path: Path) -> None:
     """Remove a folder that nobody should see any more; what cannot be removed now is left."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is gone after the block, on a disk that can be written even if no cache can.
+
+    Raises:
+        StoreError: there is no such disk.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="kernelhub-"))
+    except OSError as error:
+        raise StoreError(
+            f"no temporary folder can be made: {error.strerror or error}",
+            hint="set TMPDIR to a folder that can be written",
+        ) from error
+    try:
+        yield folder
+    finally:
+        discard(folder)
 
 
 def is_there(path: Path) -> bool:

@@ -22,7 +22,7 @@ from .formats.metadata import KernelDependency, parse_metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.requirements_file import Listed
 from .formats.variant import VariantName
-from .places import HubPlace, resolve_built
+from .hub_place import HubPlace, resolve_built
 from .reporter import SILENT, Reporter
 from .requirements import Requirements
 from .resolution import Resolved, Way

@@ -30,7 +30,8 @@ from .formats.content import METADATA
 from .formats.lock import NAME as LOCK
 from .formats.lock import Lock, LockedKernel, parse_lock
 from .hashing import CHUNK
-from .places import HubPlace, parse_listing
+from .hub_place import HubPlace
+from .listings import parse_listing
 from .receipts import Receipt
 from .resolution import Way
 from .store import LISTING, Repository, Store

@@ -49,9 +49,9 @@ def lock_of(project: Path):
 
 def forget() -> None:
     """What a new process would not know."""
-    from kernelhub import resolution, verify
+    from kernelhub import freshness, verify
 
-    resolution._asked_here.clear()
+    freshness._asked_here.clear()
     verify._verified.clear()
 
 
