@@ -25,7 +25,6 @@ MAIN = "refs/heads/main"
 _SHA = re.compile(r"[0-9a-f]{40}")
 _FACTS = "hub.json"
 
-
 _blobs = BlobFacts()
 
 
