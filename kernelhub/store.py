@@ -47,6 +47,8 @@ from .remembered import Remembered
 logger = logging.getLogger(__name__)
 
 LAYOUT = "v1"
+LISTING = "listing.json"
+"""The note that holds the list of a commit's files."""
 _LEFTOVER_AGE = 7 * 24 * 3600.0
 _told: set[Path] = set()  # damaged files that were spoken of
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
@@ -213,7 +215,7 @@ class Repository:
         if free is not None and free < needed:
             raise StoreError(
                 f"the disk of {folder} has {free} bytes free, and {needed} bytes are needed there",
-                hint="free some space, or set KERNELHUB_CACHE to a folder on another disk",
+                hint="free some space; KERNELHUB_CACHE puts copies of kernels on another disk",
             )
 
     def install(self, staged: Path, receipt: Receipt) -> Stored:

@@ -11,7 +11,7 @@ from .dispatch.binding import FOLDER, TreeFile
 from .errors import NotCached, NotFoundError, RequirementError
 from .formats.metadata import parse_metadata
 from .formats.requirement import Requirement, parse_requirement
-from .places import parse_listing
+from .listings import parse_listing
 from .settings import current
 from .store import Repository, Store, Stored
 

@@ -76,7 +76,7 @@ class HubCalls:
                 if wait is None or not is_passing(error):
                     raise translated from error
                 pause = min(asked_wait(error) or wait, _LONGEST_WAIT)
-                log.warning("could not %s (%s); again in %.0f s", what, translated.message, pause)
+                log.warning("%s; again in %.0f s", translated.message, pause)
             self.pause(pause, translated)
         raise AssertionError("unreachable")
 

@@ -15,7 +15,7 @@ from kernelhub.dispatch import overlay
 from kernelhub.errors import FormatError, InputError, NotCached, NotFoundError, StoreError
 from kernelhub.formats.evidence import parse_evidence
 from kernelhub.formats.tree import Categorical, Leaf, Numeric, Split, render
-from kernelhub.places import render_listing
+from kernelhub.listings import render_listing
 from kernelhub.settings import scope
 from kernelhub.sources import RemoteFile
 from kernelhub.store import Receipt, Store
