@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelhub.formats.tree import Categorical, Literal, Numeric
 from kernelhub.formats.tree_compile import holds
 
+from .cut import Cut, best_cut
 from .loss import FAILURE, Rows
 from .terms import Term, categorical_tests, numeric_terms, threshold_between
 
@@ -51,15 +52,21 @@ class _Split:
     no: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """One term: the rows in its order, and its value at each row by the row's index."""
+
+    term: Term
+    order: tuple[int, ...]
+    values: tuple[float, ...]
+
+
 class Grower:
     """Grows trees over the rows of one fit; terms and their values are computed once."""
 
     def __init__(self, rows: Rows, *, compound: bool) -> None:
         self._rows = rows
-        self._terms: list[tuple[Term, list[float]]] = [
-            (term, [term.value(f) for f in rows.features])
-            for term in numeric_terms(rows.features, compound)
-        ]
+        self._scales = [_scale(term, rows) for term in numeric_terms(rows.features, compound)]
         self._categorical = categorical_tests(rows.features)
         self._blocks: list[frozenset[int]] = []
 
@@ -82,7 +89,7 @@ class Grower:
         fails = here - reachable >= FAILURE / 2  # another choice would work where this one fails
         if here - reachable <= _EPSILON or (depth >= _MOST_DEPTH and not fails):
             return leaf
-        split = self._best_split(rows, losses, here, at_any_price=fails)
+        split = self._best_split(rows, losses, totals, at_any_price=fails)
         if split is None:
             return leaf
         return Grown(
@@ -97,31 +104,50 @@ class Grower:
         self,
         rows: tuple[int, ...],
         losses: Sequence[tuple[float, ...]],
-        here: float,
+        totals: tuple[float, ...],
         *,
         at_any_price: bool,
     ) -> _Split | None:
+        here, inside = min(totals), set(rows)
         best: _Split | None = None
-        for term, values in self._terms:
-            keep = 1.0 - _DISCOUNT * (term.size - 1)
-            blocks = self._blocks if term.size == 1 else None
-            for gain, threshold, below in _numeric_splits(rows, losses, values, here, blocks):
-                if best is None or gain * keep > best.score + _EPSILON:
-                    inside = set(below)
-                    others = tuple(r for r in rows if r not in inside)
-                    best = _Split(gain * keep, term.test(threshold), below, others)
+        for scale in self._scales:
+            keep = 1.0 - _DISCOUNT * (scale.term.size - 1)
+            order = [r for r in scale.order if r in inside]
+            values = [scale.values[r] for r in order]
+            cut = best_cut(values, [losses[r] for r in order], totals)
+            if cut is None or (best is not None and cut.gain * keep <= best.score + _EPSILON):
+                continue
+            split = self._at(scale, order, cut)
+            best = best if split is None else replace(split, score=cut.gain * keep)
         for test in self._categorical:
             yes = tuple(r for r in rows if self._rows.features[r][test.feature] in test.values)
             if not 0 < len(yes) < len(rows):
                 continue
-            inside = set(yes)
-            no = tuple(r for r in rows if r not in inside)
+            no = tuple(r for r in rows if r not in set(yes))
             gain = here - min(_sum(losses, yes)) - min(_sum(losses, no))
             if best is None or gain > best.score + _EPSILON:
                 best = _Split(gain, test, yes, no)
         if best is None or (best.score <= _EPSILON and not at_any_price):
             return None
         return best
+
+    def _at(self, scale: _Scale, order: Sequence[int], cut: Cut) -> _Split | None:
+        """The split of a cut; None where its two sides are too close to tell apart."""
+        own: frozenset[int] = frozenset()
+        if scale.term.size == 1:  # blocks that only the choice below has
+            own = self._blocks[cut.choice_below] - self._blocks[cut.choice_above]
+        low, high = (scale.values[r] for r in order[cut.position : cut.position + 2])
+        threshold = threshold_between(low, high, own)
+        if threshold is None:
+            return None
+        below, above = order[: cut.position + 1], order[cut.position + 1 :]
+        test = scale.term.test(threshold)
+        return _Split(cut.gain, test, tuple(sorted(below)), tuple(sorted(above)))
+
+
+def _scale(term: Term, rows: Rows) -> _Scale:
+    values = tuple(term.value(features) for features in rows.features)
+    return _Scale(term, tuple(sorted(range(len(values)), key=values.__getitem__)), values)
 
 
 def among(
@@ -132,49 +158,6 @@ def among(
     admitted = [loss[c] for c in columns if c not in pruned]
     instead = min(admitted) + _PASSED_OVER if admitted else FAILURE
     return tuple(instead if c in pruned else loss[c] for c in columns)
-
-
-def _numeric_splits(
-    rows: tuple[int, ...],
-    losses: Sequence[tuple[float, ...]],
-    values: Sequence[float],
-    here: float,
-    blocks: Sequence[frozenset[int]] | None,
-) -> Iterator[tuple[float, float, tuple[int, ...]]]:
-    """(gain, threshold, rows below) of the best cut of one term; among equals the widest gap.
-
-    `blocks` are those of each column; None for a term that is no size.
-    """
-    order = sorted(rows, key=lambda r: values[r])
-    width = range(len(losses[0]))
-    below = [0.0] * len(width)
-    above = list(_sum(losses, order))
-    best: tuple[float, float, int] | None = None
-    own: frozenset[int] = frozenset()
-    for position, row in enumerate(order[:-1]):
-        for column in width:
-            value = losses[row][column]
-            below[column] += value
-            above[column] -= value
-        low, high = values[row], values[order[position + 1]]
-        if low == high:
-            continue
-        gain = here - min(below) - min(above)
-        gap = high / low if low > 0 else high - low
-        if (
-            best is None
-            or gain > best[0] + _EPSILON
-            or (gain > best[0] - _EPSILON and gap > best[1])
-        ):
-            best = (gain, gap, position)
-            if blocks is not None:  # those that only the choice below has
-                own = blocks[below.index(min(below))] - blocks[above.index(min(above))]
-    if best is None:
-        return
-    position = best[2]
-    threshold = threshold_between(values[order[position]], values[order[position + 1]], own)
-    if threshold is not None:
-        yield best[0], threshold, tuple(sorted(order[: position + 1]))
 
 
 def _sum(losses: Sequence[tuple[float, ...]], rows: Sequence[int]) -> tuple[float, ...]:

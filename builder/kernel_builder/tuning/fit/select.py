@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from .grow import Grower, leaf_of, prune
 from .loss import FAILURE, Rows, blurred
-from .shaped import Complexity, FitOptions, grow_shaped, rank_leaves
+from .shaped import Complexity, FitOptions, LeafRanking, grow_shaped
 
 _CONFIGS = (1, 2, 3, 4, 6, 8, 12, 16)
 _PRICES = (0.01, 0.03, 0.1, 0.3)
-_BLUR = 1.0  # chosen by leaving shapes out, on the project's own measurements
+_BLURS = (0.0, 1.0)
 _CLOSE = 0.001  # a simpler tree may be worse by this much log slowdown per point
 _FAILED_OUTSIDE = 3.0  # log slowdown that a failure on a left-out point counts for
 
@@ -53,8 +53,8 @@ def _complexity(complexity: Complexity) -> tuple[int, bool, float, float]:
 def _grid(options: FitOptions) -> list[Complexity]:
     limits = sorted({k for k in _CONFIGS if k < options.max_configs} | {options.max_configs})
     return [
-        Complexity(configs=k, compound=compound, price=price, blur=_BLUR)
-        for k, compound, price in itertools.product(limits, (False, True), _PRICES)
+        Complexity(configs=k, compound=compound, price=price, blur=blur)
+        for blur, k, compound, price in itertools.product(_BLURS, limits, (False, True), _PRICES)
         if k > 1 or (price, compound) == (_PRICES[0], False)
     ]
 
@@ -63,21 +63,21 @@ def _losses(
     rows: Rows, left_out: Sequence[int], judged: Sequence[int], candidates: Sequence[Complexity]
 ) -> dict[Complexity, float]:
     """Total loss on some rows of trees that were grown without those left out."""
-    training = blurred(rows.without(frozenset(left_out)), _BLUR)
-    growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
+    kept = rows.without(frozenset(left_out))
     totals: dict[Complexity, float] = {}
-    for (k, compound), group in itertools.groupby(
-        candidates, key=lambda s: (s.configs, s.compound)
-    ):
-        members = list(group)
-        unpruned = replace(members[0], configs=k, price=0.0)
-        full, columns = grow_shaped(growers[compound], training, unpruned)
-        for complexity in members:
-            tree = prune(full, complexity.price)
-            ranked = rank_leaves(tree, training, columns, complexity.blur)
-            totals[complexity] = math.fsum(
-                _paid(rows, row, ranked[leaf_of(tree, rows.features[row]).rows]) for row in judged
-            )
+    for blur, alike in itertools.groupby(candidates, key=lambda s: s.blur):
+        training = blurred(kept, blur)
+        growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
+        for (k, compound), group in itertools.groupby(alike, key=lambda s: (s.configs, s.compound)):
+            unpruned = Complexity(configs=k, compound=compound, price=0.0, blur=blur)
+            full, columns = grow_shaped(growers[compound], training, unpruned)
+            ranking = LeafRanking(training, columns, blur)
+            for complexity in group:
+                tree = prune(full, complexity.price)
+                totals[complexity] = math.fsum(
+                    _paid(rows, row, ranking.of(leaf_of(tree, rows.features[row])))
+                    for row in judged
+                )
     return totals
 
 
