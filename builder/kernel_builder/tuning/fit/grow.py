@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kernelhub.formats.tree import Categorical, Literal, Numeric
 from kernelhub.formats.tree_compile import holds
 
-from .cut import Cut, best_cut
+from .cut import best_cut
 from .loss import FAILURE, Rows
 from .terms import Term, categorical_tests, numeric_terms, threshold_between
 
@@ -61,26 +61,52 @@ class _Scale:
     values: tuple[float, ...]
 
 
+Test = _Scale | Categorical
+"""What a node may test: a size, product or ratio, whose threshold is to be found, or categories."""
+
+
 class Grower:
     """Grows trees over the rows of one fit; terms and their values are computed once."""
 
     def __init__(self, rows: Rows, *, compound: bool) -> None:
         self._rows = rows
-        self._scales = [_scale(term, rows) for term in numeric_terms(rows.features, compound)]
-        self._categorical = categorical_tests(rows.features)
+        self._tests: list[Test] = [
+            *(_scale(term, rows) for term in numeric_terms(rows.features, compound)),
+            *categorical_tests(rows.features),
+        ]
         self._blocks: list[frozenset[int]] = []
 
-    def grow(self, columns: Sequence[int]) -> Grown:
-        """The full tree that chooses among `columns`."""
+    def grow(self, columns: Sequence[int], first: Test | None = None) -> Grown:
+        """The full tree that chooses among `columns`.
+
+        Args:
+            first: what the root tests; None: what gains most there.
+        """
         losses = [
             among(row, pruned, columns)
             for row, pruned in zip(self._rows.loss, self._rows.pruned, strict=True)
         ]
         self._blocks = [self._rows.blocks[c] for c in columns]
-        return self._node(tuple(range(len(losses))), losses, 0)
+        return self._node(
+            tuple(range(len(losses))), losses, 0, self._tests if first is None else [first]
+        )
+
+    def simplest(self, columns: Sequence[int], price: float) -> Grown:
+        """The pruned tree of the least cost, of equal ones that with the fewest tests.
+
+        What gains most at the root may stand in the way of a better tree, so each single feature
+        has its turn there.
+        """
+        single = [t for t in self._tests if isinstance(t, Categorical) or t.term.size == 1]
+        trees = [prune(self.grow(columns, first), price) for first in (None, *single)]
+        return min(trees, key=lambda tree: (round(cost(tree, price), 6), tested(tree)))
 
     def _node(
-        self, rows: tuple[int, ...], losses: Sequence[tuple[float, ...]], depth: int
+        self,
+        rows: tuple[int, ...],
+        losses: Sequence[tuple[float, ...]],
+        depth: int,
+        tests: Sequence[Test],
     ) -> Grown:
         totals = _sum(losses, rows)
         here = min(totals)
@@ -89,15 +115,15 @@ class Grower:
         fails = here - reachable >= FAILURE / 2  # another choice would work where this one fails
         if here - reachable <= _EPSILON or (depth >= _MOST_DEPTH and not fails):
             return leaf
-        split = self._best_split(rows, losses, totals, at_any_price=fails)
+        split = self._best_split(rows, losses, totals, tests, at_any_price=fails)
         if split is None:
             return leaf
         return Grown(
             rows=rows,
             loss=totals,
             test=split.test,
-            yes=self._node(split.yes, losses, depth + 1),
-            no=self._node(split.no, losses, depth + 1),
+            yes=self._node(split.yes, losses, depth + 1, self._tests),
+            no=self._node(split.no, losses, depth + 1, self._tests),
         )
 
     def _best_split(
@@ -105,44 +131,58 @@ class Grower:
         rows: tuple[int, ...],
         losses: Sequence[tuple[float, ...]],
         totals: tuple[float, ...],
+        tests: Sequence[Test],
         *,
         at_any_price: bool,
     ) -> _Split | None:
         here, inside = min(totals), set(rows)
         best: _Split | None = None
-        for scale in self._scales:
-            keep = 1.0 - _DISCOUNT * (scale.term.size - 1)
-            order = [r for r in scale.order if r in inside]
-            values = [scale.values[r] for r in order]
-            cut = best_cut(values, [losses[r] for r in order], totals)
-            if cut is None or (best is not None and cut.gain * keep <= best.score + _EPSILON):
-                continue
-            split = self._at(scale, order, cut)
-            best = best if split is None else replace(split, score=cut.gain * keep)
-        for test in self._categorical:
-            yes = tuple(r for r in rows if self._rows.features[r][test.feature] in test.values)
-            if not 0 < len(yes) < len(rows):
-                continue
-            no = tuple(r for r in rows if r not in set(yes))
-            gain = here - min(_sum(losses, yes)) - min(_sum(losses, no))
-            if best is None or gain > best.score + _EPSILON:
-                best = _Split(gain, test, yes, no)
+        for test in tests:
+            if isinstance(test, Categorical):
+                split = self._divide(test, rows, losses, here)
+            else:
+                split = self._cut(test, [r for r in test.order if r in inside], losses, totals)
+            if split is not None and (best is None or split.score > best.score + _EPSILON):
+                best = split
         if best is None or (best.score <= _EPSILON and not at_any_price):
             return None
         return best
 
-    def _at(self, scale: _Scale, order: Sequence[int], cut: Cut) -> _Split | None:
-        """The split of a cut; None where its two sides are too close to tell apart."""
+    def _divide(
+        self,
+        test: Categorical,
+        rows: tuple[int, ...],
+        losses: Sequence[tuple[float, ...]],
+        here: float,
+    ) -> _Split | None:
+        yes = tuple(r for r in rows if self._rows.features[r][test.feature] in test.values)
+        if not 0 < len(yes) < len(rows):
+            return None
+        others = set(rows).difference(yes)
+        no = tuple(r for r in rows if r in others)
+        return _Split(here - min(_sum(losses, yes)) - min(_sum(losses, no)), test, yes, no)
+
+    def _cut(
+        self,
+        scale: _Scale,
+        order: Sequence[int],
+        losses: Sequence[tuple[float, ...]],
+        totals: tuple[float, ...],
+    ) -> _Split | None:
+        values = [scale.values[r] for r in order]
+        cut = best_cut(values, [losses[r] for r in order], totals)
+        if cut is None:
+            return None
         own: frozenset[int] = frozenset()
         if scale.term.size == 1:  # blocks that only the choice below has
             own = self._blocks[cut.choice_below] - self._blocks[cut.choice_above]
-        low, high = (scale.values[r] for r in order[cut.position : cut.position + 2])
-        threshold = threshold_between(low, high, own)
-        if threshold is None:
+        threshold = threshold_between(values[cut.position], values[cut.position + 1], own)
+        if threshold is None:  # too close to tell apart
             return None
         below, above = order[: cut.position + 1], order[cut.position + 1 :]
+        score = cut.gain * (1.0 - _DISCOUNT * (scale.term.size - 1))
         test = scale.term.test(threshold)
-        return _Split(cut.gain, test, tuple(sorted(below)), tuple(sorted(above)))
+        return _Split(score, test, tuple(sorted(below)), tuple(sorted(above)))
 
 
 def _scale(term: Term, rows: Rows) -> _Scale:
@@ -190,6 +230,14 @@ def leaf_of(node: Grown, features: Mapping[str, Literal]) -> Grown:
     return node
 
 
-def count(node: Grown) -> int:
-    """Number of leaves."""
-    return sum(1 for _ in node.leaves())
+def cost(tree: Grown, price: float) -> float:
+    """Loss of a tree, and the price of its leaves."""
+    return sum(min(leaf.loss) + price for leaf in tree.leaves())
+
+
+def tested(node: Grown) -> int:
+    """How many features the tests of a tree name, each as often as it is named."""
+    if node.test is None or node.yes is None or node.no is None:
+        return 0
+    own = len(node.test.left) + len(node.test.right) if isinstance(node.test, Numeric) else 1
+    return own + tested(node.yes) + tested(node.no)

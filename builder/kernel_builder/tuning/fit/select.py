@@ -11,9 +11,9 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from .grow import Grower, leaf_of, prune
+from .grow import Grower, leaf_of, prune, tested
 from .loss import FAILURE, Rows, blurred
 from .shaped import Complexity, FitOptions, LeafRanking, grow_shaped
 
@@ -33,21 +33,27 @@ def select_complexity(rows: Rows, options: FitOptions) -> tuple[Complexity, int]
     candidates = _grid(options)
     if len(rows.features) < 3:
         return replace(candidates[-1], price=_PRICES[0]), 1
-    totals = dict.fromkeys(candidates, 0.0)
     everything = list(range(len(rows.features)))
+    whole = _trials(rows, [], everything, candidates)
+    totals = {complexity: trial.loss for complexity, trial in whole.items()}
     for left_out in folds(len(rows.features), options.folds):
-        for complexity, loss in _losses(rows, left_out, left_out, candidates).items():
-            totals[complexity] += loss
-    for complexity, loss in _losses(rows, [], everything, candidates).items():
-        totals[complexity] += loss
+        for complexity, trial in _trials(rows, left_out, left_out, candidates).items():
+            totals[complexity] += trial.loss
     least = min(totals.values())
     close = _CLOSE * len(rows.features)
     good = [complexity for complexity in candidates if totals[complexity] <= least + close]
-    return min(good, key=_complexity), len(candidates)
+    return min(good, key=lambda c: (c.configs, whole[c].tested, -c.price, c.blur)), len(candidates)
 
 
-def _complexity(complexity: Complexity) -> tuple[int, bool, float, float]:
-    return (complexity.configs, complexity.compound, -complexity.price, -complexity.blur)
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Trees of one complexity: their loss, and how many features the tests of the last one name.
+
+    One test of a product may say what takes several tests of its factors.
+    """
+
+    loss: float
+    tested: int
 
 
 def _grid(options: FitOptions) -> list[Complexity]:
@@ -59,12 +65,12 @@ def _grid(options: FitOptions) -> list[Complexity]:
     ]
 
 
-def _losses(
+def _trials(
     rows: Rows, left_out: Sequence[int], judged: Sequence[int], candidates: Sequence[Complexity]
-) -> dict[Complexity, float]:
-    """Total loss on some rows of trees that were grown without those left out."""
+) -> dict[Complexity, _Trial]:
+    """Trees that are grown without the rows left out, and their total loss on those judged."""
     kept = rows.without(frozenset(left_out))
-    totals: dict[Complexity, float] = {}
+    trials: dict[Complexity, _Trial] = {}
     for blur, alike in itertools.groupby(candidates, key=lambda s: s.blur):
         training = blurred(kept, blur)
         growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
@@ -74,11 +80,12 @@ def _losses(
             ranking = LeafRanking(training, columns, blur)
             for complexity in group:
                 tree = prune(full, complexity.price)
-                totals[complexity] = math.fsum(
+                loss = math.fsum(
                     _paid(rows, row, ranking.of(leaf_of(tree, rows.features[row])))
                     for row in judged
                 )
-    return totals
+                trials[complexity] = _Trial(loss, tested(tree))
+    return trials
 
 
 def _paid(rows: Rows, row: int, ranking: Sequence[int]) -> float:

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .grow import Grower, Grown, among, prune
+from .grow import Grower, Grown, among, cost, prune
 from .loss import FAILURE, Rows
 from .subset import choose, useful_columns
 
@@ -60,7 +60,7 @@ def grow_shaped(grower: Grower, rows: Rows, complexity: Complexity) -> tuple[Gro
         if again == columns:
             break
         other = prune(grower.grow(again), complexity.price)
-        if _cost(other, complexity.price) >= _cost(tree, complexity.price) - 1e-9:
+        if cost(other, complexity.price) >= cost(tree, complexity.price) - 1e-9:
             break
         tree, columns = other, again
     return tree, columns
@@ -68,10 +68,6 @@ def grow_shaped(grower: Grower, rows: Rows, complexity: Complexity) -> tuple[Gro
 
 def _leaf_loss(rows: Rows, leaf: Grown) -> list[float]:
     return [sum(column) for column in zip(*(rows.loss[r] for r in leaf.rows), strict=True)]
-
-
-def _cost(tree: Grown, price: float) -> float:
-    return sum(min(leaf.loss) + price for leaf in tree.leaves())
 
 
 class LeafRanking:
