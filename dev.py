@@ -2,7 +2,9 @@
 """Set up a development environment in .venv and run something in it. Needs Python >= 3.10 and pip.
 
     python3 dev.py demo      build, publish to an embedded Hub, get_kernel and run two kernels
-    python3 dev.py test      run the tests; further arguments go to pytest
+    python3 dev.py test      run the tests; further arguments go to pytest, such as
+                             -m slow                      what the default run leaves out
+                             --hypothesis-profile deep    40 times as many examples
     python3 dev.py lint      ruff, mypy, import contracts, schema drift
     python3 dev.py docs      build the documentation, warnings are errors
     python3 dev.py ci        all of it
@@ -19,6 +21,7 @@ import os
 import subprocess
 import sys
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -56,7 +59,11 @@ def set_up() -> None:
     venv.create(ENVIRONMENT, with_pip=True, clear=True)
     # Dependency groups need pip 25.1.
     python("-m", "pip", "install", "--quiet", "--upgrade", "pip>=25.1")
-    python("-m", "pip", "install", "--quiet", "--editable", ".[builder,serve]", "--group", "dev")
+    # pip compiles every module, one after the other, for a minute; most of them nobody imports.
+    install = ("-m", "pip", "install", "--quiet", "--no-compile")
+    python(*install, "--editable", ".[builder,serve]", "--group", "dev")
+    # Those that everybody imports: processes that must not write bytecode would compile them anew.
+    python("-c", "import jax, torch, triton")
     STAMP.write_text(wanted())
 
 
@@ -69,7 +76,11 @@ def lint() -> None:
 
 
 def test(*arguments: str) -> None:
-    python("-m", "pytest", *(arguments or ("-n", "2", "-q")))
+    # One worker more than there are cores: many tests wait, for a Hub that keeps silent, say.
+    # At most four: a container's share of a large machine is not seen here.
+    workers = min(4, 1 + (os.cpu_count() or 1))
+    everything = ("-n", str(workers), "--dist", "worksteal", "-q")
+    python("-m", "pytest", *(arguments or everything))
 
 
 def docs() -> None:
@@ -80,11 +91,27 @@ def demo() -> None:
     python("examples/demo.py")
 
 
+def side_by_side(*names: str) -> None:
+    """Run commands of this script at the same time, and show what each printed; all must pass."""
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, __file__, name],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        results = list(threads.map(run, names))
+    print("".join(done.stdout for done in results), end="", flush=True)
+    failed = [name for name, done in zip(names, results, strict=True) if done.returncode]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
 def ci() -> None:
-    lint()
-    docs()
+    # Each of the first three keeps one core busy; the tests have two workers of their own.
+    side_by_side("lint", "docs", "demo")
     test()
-    demo()
 
 
 def main() -> None:

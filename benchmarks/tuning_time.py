@@ -1,13 +1,14 @@
 """Wall time to tune some shapes: `kernel-builder tune` against `triton.autotune`, same run.
 
-    python -m benchmarks.tuning_time [--subject rms-norm] [--cases 4] [--limit 120] [--json [FILE]]
+    python -m benchmarks.tuning_time [--subject matmul] [--cases 24] [--limit 240] [--json [FILE]]
 
 Both get the same cases, the same configurations and an empty Triton cache, each in a process of
 its own, started here and timed to its end. A side that is not done after --limit seconds is ended:
 if it is triton.autotune, the ratio is then a lower bound, and says so. On our measurements, what
 each chose per launch is compared: the last figure is the geometric mean of (time of our tree's
 choice / time of triton.autotune's choice), over the cases that triton.autotune got to. The file is
-written anew as each side ends. Needs a GPU.
+written anew as each side ends. With --alone only our side runs. Where its time went is among the
+samples: seconds from the start of the process to the start of each stage. Needs a GPU.
 """
 
 from __future__ import annotations
@@ -35,31 +36,34 @@ from kernel_builder.tuning.fit import FitOptions
 from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.matrix import Matrix, Point, config_key, geomean
 from kernel_builder.tuning.measure import MeasureRequest, measure
-from kernel_builder.tuning.workloads import Workloads
+from kernel_builder.tuning.workloads import Workloads, load_workloads
 from kernelhub.errors import TuningError
+from kernelhub.reporter import Reporter
 
 SPEED_TARGET = 5.0
 QUALITY_TARGET = 1.02
 
 
 def some_cases(workloads: Workloads, count: int) -> list[str]:
-    """Names of cases, evenly spread over the list; the same in every process."""
+    """Names of cases, evenly spread over the list."""
     names = list(workloads.by_name)
     step = max(1, len(names) / count)
     return [names[int(i * step)] for i in range(min(count, len(names)))]
 
 
 def narrowed(path: Path, count: int, folder: Path) -> Path:
-    """A workload file that has only some of another's cases, all of them to be fitted."""
+    """A workload file that has only some of another's cases, all of them to be fitted.
+
+    It imports no more than a project's own would.
+    """
+    wanted = some_cases(load_workloads(path), count)
     text = (
         f"from dataclasses import replace\n"
         f"from pathlib import Path\n"
-        f"from benchmarks.tuning_time import some_cases\n"
         f"from kernel_builder.tuning import Case\n"
         f"from kernel_builder.tuning.workloads import load_workloads\n"
-        f"_all = load_workloads(Path({str(path)!r}))\n"
-        f"_wanted = set(some_cases(_all, {count}))\n"
-        f"for _owner in _all.workloads:\n"
+        f"_wanted = {wanted!r}\n"
+        f"for _owner in load_workloads(Path({str(path)!r})).workloads:\n"
         f"    _cases = tuple(Case(c.name, **c.parameters) for c in _owner.cases\n"
         f"                   if f'{{_owner.name}}/{{c.name}}' in _wanted)\n"
         f"    if _cases:\n"
@@ -70,18 +74,37 @@ def narrowed(path: Path, count: int, folder: Path) -> Path:
     return file
 
 
-def tune_ours(name: str, workloads: Path, folder: Path) -> None:
-    """Measure and build, as the command does; says on standard error where the time went."""
+class Stages(Reporter):
+    """When each stage began, by `time.time`."""
+
+    def __init__(self) -> None:
+        self.began = {"imported": time.time()}
+
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> None:
+        self.began[name] = time.time()
+
+
+def tune_ours(name: str, workloads: Path, folder: Path) -> dict[str, float]:
+    """Measure and build, as the command does; says on standard error where the time went.
+
+    Returns:
+        When each stage began, by `time.time`.
+    """
     started = time.monotonic()
+    stages = Stages()
     chosen = subject(name)
     site = replace(chosen.site, workloads=str(workloads))
     request = MeasureRequest(kernels=chosen.kernels, allow_unstable=True)
     with machine.running(machine.device_runners(site, 1, "warm")) as runners:
-        measured, progress = measure(runners, folder, request, started=started)
+        measured, progress = measure(runners, folder, request, stages, started=started)
+        stages.stage("close")
     print(account(progress, measured), file=sys.stderr, flush=True)
+    stages.stage("build")
     for item in measured:
         found = Measurements.read(item.path)
         build_tree(found, item.context, FitOptions())
+    stages.stage("end")
+    return stages.began
 
 
 def tune_theirs(name: str, workloads: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -118,8 +141,10 @@ def tune_theirs(name: str, workloads: Path) -> Iterator[tuple[str, dict[str, Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side's run: seconds, standard output, and whether it came to its end."""
+    """One side's run: when it began by `time.time`, seconds, standard output, and whether it came
+    to its end."""
 
+    began: float
     seconds: float
     output: str
     finished: bool
@@ -128,7 +153,7 @@ class Side:
 def timed(*arguments: str, limit: float) -> Side:
     """A part of this script, run with an empty Triton cache."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryFile("w+") as output:
-        start = time.perf_counter()
+        start, began = time.perf_counter(), time.time()
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.tuning_time", *arguments],
             env={**os.environ, "TRITON_CACHE_DIR": cache},
@@ -147,7 +172,7 @@ def timed(*arguments: str, limit: float) -> Side:
         if code:
             raise subprocess.CalledProcessError(code, process.args)
         output.seek(0)
-        return Side(seconds=seconds, output=output.read(), finished=finished)
+        return Side(began=began, seconds=seconds, output=output.read(), finished=finished)
 
 
 def quality(folder: Path, choices: dict[str, dict[str, Any]]) -> tuple[list[float], list[float]]:
@@ -184,7 +209,8 @@ def run(
     name: str,
     cases: int,
     limit: float,
-    show: Callable[[list[Figure], dict[str, list[float]]], None],
+    alone: bool,
+    show: Callable[[list[Figure], dict[str, Any]], None],
 ) -> None:
     """Run both sides; `show` is called with the figures and raw samples there are, twice."""
     if not machine.gpu_count():
@@ -203,9 +229,12 @@ def run(
             unit="s",
             note=note + end,
         )
-        samples = {"ours_s": [ours.seconds]}
+        samples: dict[str, Any] = {"ours_s": [ours.seconds]}
+        if ours.finished:
+            stages = json.loads(ours.output)
+            samples["ours_stages_s"] = {k: round(v - ours.began, 2) for k, v in stages.items()}
         show([own], samples)
-        if not ours.finished:
+        if alone or not ours.finished:
             return
         theirs = timed("--part", "theirs", *common, limit=limit)
         choices = dict(json.loads(line) for line in theirs.output.splitlines())
@@ -249,25 +278,26 @@ def choice(name: str, ratios: list[float], over_best: list[float]) -> Figure:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--subject", choices=sorted(NAMES), default="rms-norm")
-    parser.add_argument("--cases", type=int, default=4)
-    parser.add_argument("--limit", type=float, default=120, help="seconds for each side")
+    parser.add_argument("--subject", choices=sorted(NAMES), default="matmul")
+    parser.add_argument("--cases", type=int, default=24)
+    parser.add_argument("--limit", type=float, default=240, help="seconds for each side")
+    parser.add_argument("--alone", action="store_true", help="do not run triton.autotune")
     parser.add_argument("--part", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--workloads", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part == "ours":
-        tune_ours(options.subject, options.workloads, options.folder)
+        print(json.dumps(tune_ours(options.subject, options.workloads, options.folder)))
     elif options.part == "theirs":
         for case in tune_theirs(options.subject, options.workloads):
             print(json.dumps(case), flush=True)
     else:
 
-        def show(found: list[Figure], samples: dict[str, list[float]]) -> None:
+        def show(found: list[Figure], samples: dict[str, Any]) -> None:
             title = "Time to tune, against triton.autotune"
             emit(Report(title=title, figures=found, samples=samples), options)
 
-        run(options.subject, options.cases, options.limit, show)
+        run(options.subject, options.cases, options.limit, options.alone, show)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from types import ModuleType
 from unittest import mock
 
 import pytest
+from hypothesis import settings
 
 from kernel_builder.hub import Hub
 from kernel_builder.pack import build
@@ -21,6 +22,10 @@ from kernel_builder.project import Project
 from kernel_builder.publish import Options, publish
 from kernelhub import get_kernel
 from kernelhub.serve.testing import running_hub
+
+settings.register_profile("every-run", max_examples=50, deadline=None)
+settings.register_profile("deep", max_examples=2000, deadline=None)
+settings.load_profile("every-run")  # which `--hypothesis-profile deep` overrules
 
 LoadPublished = Callable[..., ModuleType]
 

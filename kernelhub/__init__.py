@@ -14,17 +14,18 @@ TYPE_CHECKING = False  # type checkers take this name for true; importing it cos
 if TYPE_CHECKING:
     from typing import Any
 
+    from .catalogue import has_kernel
     from .dispatch.record import record
     from .dispatch.tunable import tunable
     from .kernel_deps import get_kernel_dep
-    from .loader import get_kernel, get_loaded_kernels, get_local_kernel, has_kernel
+    from .loader import get_kernel, get_loaded_kernels, get_local_kernel
 
 _HOME = {
     "get_kernel": "loader",
     "get_kernel_dep": "kernel_deps",
     "get_loaded_kernels": "loader",
     "get_local_kernel": "loader",
-    "has_kernel": "loader",
+    "has_kernel": "catalogue",
     "record": "dispatch.record",
     "tunable": "dispatch.tunable",
 }

@@ -12,11 +12,12 @@ from . import signatures
 from .disk import DAY, remove, touched
 from .errors import FormatError, HubError, IntegrityError, KernelHubError, NotCached, NotFoundError
 from .formats.lock import Lock, LockedKernel
-from .places import HubPlace, Ready
+from .hub_place import HubPlace
+from .places import Ready
 from .policies import Rules
 from .resolution import Way
 from .signature_file import read_bundle
-from .store import Repository, Store, Stored, hub_folder
+from .store import LISTING, Repository, Store, Stored, hub_folder
 
 _LEFT = "left by a process that ended"
 _OFFLINE = Way(connect=None, remaining=lambda: 10.0)
@@ -167,14 +168,22 @@ def repair(store: Store, endpoint: str, way: Way, lock: Lock | None) -> tuple[Re
 
 
 def _replace(stored: Stored, locked: LockedKernel | None, way: Way) -> str:
-    """Remove a variant and what is noted of its commit, and fetch it; why that failed, or ""."""
+    """Remove a variant and what is noted of its commit, and fetch it; why that failed, or "".
+
+    The list of the commit's files may be what is damaged, so it is asked for anew; where it cannot
+    be had, the old one stays for the other variants.
+    """
     receipt = stored.receipt
     repository = Repository(stored.folder.parents[2], receipt.repo_id)
+    listing = repository.note(receipt.commit, LISTING)
     repository.remove(receipt.commit, receipt.variant)
-    repository.forget_note(receipt.commit, "listing.json")
+    repository.forget_note(receipt.commit, LISTING)
     try:
         place_of(stored, locked, way).ready(receipt.variant)
     except (IntegrityError, FormatError, NotFoundError, HubError) as error:
+        others = repository.variants(receipt.commit)
+        if listing is not None and others and repository.note(receipt.commit, LISTING) is None:
+            repository.keep_note(receipt.commit, LISTING, listing)
         return f"removed: {error}"
     return ""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from . import tar
-from .disk import sibling, translated
+from .disk import reading, sibling, translated
 from .errors import InputError, StoreError
 from .formats.bundle import (
     MANIFEST,
@@ -23,7 +23,7 @@ from .formats.lock import NAME as LOCK
 from .formats.lock import Lock
 from .formats.lock_text import render_lock
 from .hashing import CHUNK, hash_file
-from .places import HubPlace
+from .hub_place import HubPlace
 from .resolution import Way
 from .store import Store
 from .syncing import Synced
@@ -108,7 +108,7 @@ def _blob(source: Path | bytes, blobs: dict[str, Path | bytes]) -> str:
     if isinstance(source, bytes):
         sha = hashlib.sha256(source).hexdigest()
     else:
-        with translated(source):
+        with reading(source):
             sha = hash_file(source, "sha256")
     blobs.setdefault(sha, source)
     return sha

@@ -76,7 +76,7 @@ HOMES: dict[str, tuple[str, str, str]] = {
     "trust": ("kernelhub.cli_trust", "trust", "Say whose kernels may run."),
     "lock": ("kernelhub.cli_lock", "lock", "Pin what the project asks for in kernelhub.lock."),
     "sync": ("kernelhub.cli_lock", "sync_command", "Fetch every locked kernel and verify it."),
-    "verify": ("kernelhub.cli_lock", "verify", "Check every kernel on this disk."),
+    "verify": ("kernelhub.cli_cache", "verify", "Check every kernel on this disk."),
     "cache": ("kernelhub.cli_cache", "cache", "List, prune and repair the kernels on this disk."),
     "bundle": ("kernelhub.cli_bundle", "bundle", "Write the locked kernels into one file."),
     "unbundle": ("kernelhub.cli_bundle", "unbundle", "Take kernels out of a bundle, offline."),

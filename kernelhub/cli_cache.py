@@ -1,18 +1,20 @@
-"""`kernelhub cache list|prune|repair`: the kernels on this disk."""
+"""`kernelhub cache list|prune|repair` and `kernelhub verify`: the kernels on this disk."""
 
 from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import click
 
 from . import auditing, settings
 from .cli import EXIT_FAULTS
-from .cli_lock import json_option
+from .cli_lock import json_option, project_option
 from .disk import DAY
-from .formats.lock import Lock
-from .locks import project_lock
+from .formats.lock import NAME, Lock
+from .locks import project_lock, read_lock
+from .policies import rules
 from .store import Store
 from .ways import way_of
 
@@ -114,6 +116,60 @@ def cache_repair(as_json: bool) -> int:
     return EXIT_FAULTS if failed else 0
 
 
+@click.command()
+@project_option
+@click.option("--no-lock", is_flag=True, help="Do not hold kernels to a lock.")
+@json_option
+def verify(project: Path | None, no_lock: bool, as_json: bool) -> int:
+    """Check every kernel on this disk against its digest, its signature and the lock.
+
+    Exits with 3 if something is wrong. `kernelhub cache repair` replaces what is damaged.
+    """
+    now = settings.current()
+    held = None if no_lock else _lock_of(project)
+    store = Store(now.cache, now.endpoint)
+    found = list(auditing.audit(store, rules(now), held, offline=now.offline))
+    gaps = auditing.missing(store, held) if held is not None else ()
+    faults = [item for item in found if item.fault]
+    if as_json:
+        rows = [_audit(item) for item in found]
+        absent = [f"{kernel.repo_id}@{kernel.commit}" for kernel in gaps]
+        click.echo(json.dumps({"variants": rows, "missing": absent}))
+        return EXIT_FAULTS if faults else 0
+    for item in found:
+        receipt = item.stored.receipt
+        state = "FAULT" if item.fault else "ok"
+        click.echo(
+            f"{state:<5}  {receipt.repo_id}  {receipt.commit[:12]}  {receipt.variant}"
+            f"  {'locked' if item.locked else 'not locked'}  signature: {item.signature}"
+        )
+        if item.fault:
+            click.echo("       " + item.fault.replace("\n", "\n       "))
+    for kernel in gaps:
+        click.echo(f"absent {kernel.repo_id}  {kernel.commit[:12]}: `kernelhub sync` fetches it")
+    click.echo(f"{len(found)} variants, {len(faults)} with faults")
+    return EXIT_FAULTS if faults else 0
+
+
+def _lock_of(project: Path | None) -> Lock | None:
+    if project is not None:
+        return read_lock(project / NAME)
+    return _lock(settings.current())
+
+
 def _lock(now: settings.Settings) -> Lock | None:
     file = project_lock(now)
     return file.lock if file is not None else None
+
+
+def _audit(item: auditing.Audit) -> dict[str, object]:
+    receipt = item.stored.receipt
+    return {
+        "hub": item.hub,
+        "repo_id": receipt.repo_id,
+        "commit": receipt.commit,
+        "variant": receipt.variant,
+        "locked": item.locked,
+        "signature": item.signature,
+        "fault": item.fault or None,
+    }

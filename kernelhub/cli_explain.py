@@ -9,39 +9,45 @@ from typing import Any
 
 import click
 
-from .dispatch import overlay
-from .dispatch.binding import FOLDER, TreeFile, load_trees
+from .dispatch.binding import load_trees
 from .dispatch.dispatcher import BoundTree
-from .dispatch.explain import Explanation, MissingValue, explain, parse_values
+from .dispatch.explain import Explanation, MissingValue, check_dtypes, explain, parse_values
 from .dispatch.policy import order
-from .errors import InputError, NotCached, NotFoundError
+from .errors import InputError, NotFoundError
 from .formats.evidence import Evidence, parse_evidence
 from .formats.tpu import chip_of_name
 from .formats.tree import DeviceFacts, used_features
 from .formats.tree_render import config_text, test_text
-from .settings import current
+from .tree_places import tree_places
 
 
 @click.command("explain")
-@click.argument("where", metavar="REPO_OR_PATH")
+@click.argument("where", metavar="KERNEL_OR_PATH")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A feature's value.")
 @click.option("--kernel", help="Only this kernel, by its dotted name.")
+@click.option("--variant", help="Only the trees of this variant, such as torch-cuda.")
 @click.option(
     "--device", "device_name", help="As on this device: that of a tree, or a TPU (tpu-v6e)."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    where: str, settings: Sequence[str], kernel: str | None, device_name: str | None, as_json: bool
+    where: str,
+    settings: Sequence[str],
+    kernel: str | None,
+    variant: str | None,
+    device_name: str | None,
+    as_json: bool,
 ) -> None:
     """Say which configuration a kernel runs with, and why.
 
-    REPO_OR_PATH is a repository that this machine has loaded, or a folder that holds a kernel:
-    its source, its build, or one variant. Without --set the trees' questions are listed.
+    KERNEL_OR_PATH is a kernel that this machine has loaded (org/name, org/name==1), or a folder
+    that holds one: its source, its build, or one variant. Without --set the trees' questions are
+    listed.
     """
-    folders, repo_id = _folders(where)
+    places = tree_places(where, variant)
     trees = {
         name: load_trees(name, files, strict=True)
-        for name, files in sorted(_files(folders, repo_id).items())
+        for name, files in sorted(places.files.items())
         if kernel in (None, name)
     }
     if not trees:
@@ -50,63 +56,25 @@ def command(
             hint="tune it with `kernel-builder tune`; without a tree @triton.autotune decides where"
             " the kernel has one, and else what its author wrote",
         )
-    device = _device([tree for of_one in trees.values() for tree in of_one], device_name)
-    _check_names(settings, [tree for of_one in trees.values() for tree in of_one])
+    everything = [tree for of_one in trees.values() for tree in of_one]
+    device = _device(everything, device_name)
+    _check_names(settings, everything)
+    check_dtypes(settings, everything, list(filter(None, map(_evidence, everything))))
     reports = [_report(name, of_one, settings, device) for name, of_one in trees.items()]
     unanswered = [report["missing"] for report in reports if report["missing"] is not None]
     if len(unanswered) == len(reports):
         raise unanswered[0]
     if as_json:
-        click.echo(json.dumps(reports, indent=2, default=str))
+        variants = {"here": places.here, "elsewhere": places.elsewhere}
+        rows = [{**report, "variants": variants} for report in reports]
+        click.echo(json.dumps(rows, indent=2, default=str))
         return
+    if places.here:
+        more = ", ".join(places.elsewhere)
+        note = f"; published and not on this machine: {more}" if more else ""
+        click.echo(f"variants here: {', '.join(places.here)}{note}")
     for report in reports:
         _print(report)
-
-
-def _folders(where: str) -> tuple[list[Path], str | None]:
-    """Package folders with a `tuning` folder below the path or the stored repository."""
-    roots, repo_id = [Path(where)], None
-    if not roots[0].exists():
-        if where.count("/") != 1:
-            raise NotFoundError(f"{where} is neither a folder nor a repository id")
-        repo_id, local = where, current().local_kernels.get(where)
-        roots = _stored(where) if local is None else [local]
-    found = {folder.parent for root in roots for folder in root.rglob(FOLDER) if folder.is_dir()}
-    return sorted(found), repo_id
-
-
-def _stored(repo_id: str) -> list[Path]:
-    """Folders of the variants of the newest commit on this disk."""
-    from .store import Store
-
-    now = current()
-    repository = Store(now.cache, now.endpoint).repository(repo_id)
-    stored = [
-        found
-        for commit in repository.commits()
-        for variant in repository.variants(commit)
-        if (found := repository.find(commit, variant)) is not None
-    ]
-    if not stored:
-        raise NotCached(
-            f"{repo_id} is not on this machine",
-            hint="load it once with get_kernel, or name a folder",
-        )
-    newest = max(stored, key=lambda found: found.receipt.installed).receipt.commit
-    return [found.folder for found in stored if found.receipt.commit == newest]
-
-
-def _files(folders: Sequence[Path], repo_id: str | None) -> dict[str, list[TreeFile]]:
-    files: dict[str, list[TreeFile]] = {}
-    mine = [] if repo_id is None else [overlay.folder_of(current().overlays, repo_id)]
-    for folder, is_mine in [(f, True) for f in mine] + [(f / FOLDER, False) for f in folders]:
-        for path in sorted(folder.glob("*.*.py")):
-            name = path.stem.rpartition(".")[0]
-            file = TreeFile(path=str(path), overlay=is_mine, data=path.read_bytes())
-            known = {other.data for other in files.setdefault(name, [])}
-            if file.data not in known:  # the same tree in several variants
-                files[name].append(file)
-    return files
 
 
 def _report(

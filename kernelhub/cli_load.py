@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import click
 
+from .catalogue import explain_variants, published_versions, versions_without_build
 from .cli import EXIT_FAILED
-from .loader import explain_variants, published_versions, versions_without_build
 from .variants import Choice
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

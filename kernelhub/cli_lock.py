@@ -1,4 +1,4 @@
-"""`kernelhub lock`, `kernelhub sync`, `kernelhub verify`: pin kernels, fetch them, check them."""
+"""`kernelhub lock` and `kernelhub sync`: pin kernels, and fetch what is pinned."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from . import auditing, settings
+from . import settings
 from .cli import EXIT_FAULTS
-from .disk import translated, write_whole
+from .disk import is_file, reading, translated, write_whole
 from .errors import LockError
 from .formats.hf_lock import parse_hf_lock, render_hf_lock, render_old_hf_lock
 from .formats.lock import NAME, Lock, LockedKernel
 from .locking import UPGRADE_ALL, make_lock, mismatches
 from .locking_hf import from_hf, to_hf
-from .locks import project_lock, read_lock, write_lock
+from .locks import read_lock, write_lock
 from .policies import rules
 from .requirements import Requirements, collect, project_folder
 from .resolution import Way
@@ -67,7 +67,7 @@ def open_project(project: Path | None, files: tuple[Path, ...]) -> Work:
     return Work(
         requirements=collect(folder, files),
         path=path,
-        before=read_lock(path) if path.is_file() else None,
+        before=read_lock(path) if is_file(path) else None,
         store=Store(now.cache, now.endpoint),
         way=way_of(now),
     )
@@ -152,41 +152,6 @@ def sync_command(
     return 0
 
 
-@click.command()
-@project_option
-@click.option("--no-lock", is_flag=True, help="Do not hold kernels to a lock.")
-@json_option
-def verify(project: Path | None, no_lock: bool, as_json: bool) -> int:
-    """Check every kernel on this disk against its digest, its signature and the lock.
-
-    Exits with 3 if something is wrong. `kernelhub cache repair` replaces what is damaged.
-    """
-    now = settings.current()
-    held = None if no_lock else _lock_of(project)
-    store = Store(now.cache, now.endpoint)
-    found = list(auditing.audit(store, rules(now), held, offline=now.offline))
-    gaps = auditing.missing(store, held) if held is not None else ()
-    faults = [item for item in found if item.fault]
-    if as_json:
-        rows = [_audit(item) for item in found]
-        absent = [f"{kernel.repo_id}@{kernel.commit}" for kernel in gaps]
-        click.echo(json.dumps({"variants": rows, "missing": absent}))
-        return EXIT_FAULTS if faults else 0
-    for item in found:
-        receipt = item.stored.receipt
-        state = "FAULT" if item.fault else "ok"
-        click.echo(
-            f"{state:<5}  {receipt.repo_id}  {receipt.commit[:12]}  {receipt.variant}"
-            f"  {'locked' if item.locked else 'not locked'}  signature: {item.signature}"
-        )
-        if item.fault:
-            click.echo("       " + item.fault.replace("\n", "\n       "))
-    for kernel in gaps:
-        click.echo(f"absent {kernel.repo_id}  {kernel.commit[:12]}: `kernelhub sync` fetches it")
-    click.echo(f"{len(found)} variants, {len(faults)} with faults")
-    return EXIT_FAULTS if faults else 0
-
-
 def current_lock(work: Work, *, frozen: bool) -> Lock:
     """The project's lock, brought up to its requirements; with `frozen` it has to match as it is.
 
@@ -231,7 +196,7 @@ def _refuse_unknown(upgrade: tuple[str, ...], work: Work) -> None:
 
 
 def _imported(path: Path, work: Work) -> Lock:
-    with translated(path):
+    with reading(path):
         data = path.read_bytes()
     return from_hf(parse_hf_lock(data, str(path)), work.store, work.way)
 
@@ -244,13 +209,6 @@ def _export(made: Lock, work: Work, new: Path | None, old: Path | None) -> None:
         entries = to_hf(made, work.store, work.way, old=True)
         with translated(old):
             write_whole(old, render_old_hf_lock(entries))
-
-
-def _lock_of(project: Path | None) -> Lock | None:
-    if project is not None:
-        return read_lock(project / NAME)
-    file = project_lock(settings.current())
-    return file.lock if file is not None else None
 
 
 def _changes(before: Lock, after: Lock) -> list[str]:
@@ -299,16 +257,3 @@ def _line(item: Synced) -> str:
     signed = f"  signed by {item.signer}" if item.signer else ""
     state = "new" if item.fetched else "kept"
     return f"{state:<5}  {_named(item.kernel)}  {item.variant}  {item.size} bytes{signed}"
-
-
-def _audit(item: auditing.Audit) -> dict[str, object]:
-    receipt = item.stored.receipt
-    return {
-        "hub": item.hub,
-        "repo_id": receipt.repo_id,
-        "commit": receipt.commit,
-        "variant": receipt.variant,
-        "locked": item.locked,
-        "signature": item.signature,
-        "fault": item.fault or None,
-    }

@@ -9,10 +9,16 @@ import click
 
 from . import settings
 from .cli_lock import json_option
-from .disk import alone_with, translated, write_whole
+from .disk import alone_with, reading, translated, write_whole
 from .errors import InputError
 from .formats.policy import Policy, subject_fault
-from .formats.policy_edit import with_item, with_signer, without_item, without_signer
+from .formats.policy_edit import (
+    with_item,
+    with_revoked,
+    with_signer,
+    without_item,
+    without_signer,
+)
 from .formats.toml_lines import decode_text
 from .policies import Rules, rules
 
@@ -59,8 +65,15 @@ def trust_add(
     path = _path()
     if subject is None:
         raise click.UsageError("name a publisher, a repository, or a commit of one")
+    known = key or certificates or identity or issuer or trusted_root or no_consent
+    if known and signer is None:  # what was meant to hold for signatures would hold for anything
+        raise click.UsageError("name the signer that these options are about: --signer NAME")
     facts: dict[str, object] | None = None
     if signer is not None:
+        if not (key or certificates or identity):
+            raise click.UsageError(
+                "say how the signer is known: --key, --certificates, or --identity with --issuer"
+            )
         facts = {"name": signer, "publishers": [subject]}
         facts |= {k: v for k, v in (("identity", identity), ("issuer", issuer)) if v is not None}
         files = {"public-key": key, "certificates": certificates, "trusted-root": trusted_root}
@@ -103,6 +116,18 @@ def trust_remove(
             text = without_item(text, "deny" if deny else listed, subject, str(path))
         _write(path, text)
     click.echo(f"{path}: removed {signer or subject}")
+
+
+@trust.command("revoke")
+@click.argument("signer")
+def trust_revoke(signer: str) -> None:
+    """Refuse whatever SIGNER has signed, whatever else allows it. It stays in the policy."""
+    path = _path()
+    if not path.exists():
+        raise InputError(f"{path} does not exist: it names no signer {signer!r}")
+    with alone_with(path):
+        _write(path, with_revoked(_text(path) or "", signer, str(path)))
+    click.echo(f"{path}: {signer} is revoked; what it has signed does not run")
 
 
 @trust.command("list")
@@ -183,14 +208,12 @@ def _path() -> Path:
 
 
 def _text(path: Path) -> str | None:
-    if not path.exists():
-        return None
-    with translated(path):
-        return decode_text(path.read_bytes(), str(path))
+    with reading(path):
+        return decode_text(path.read_bytes(), str(path)) if path.exists() else None
 
 
 def _read(path: Path) -> str:
-    with translated(path):
+    with reading(path):
         return decode_text(path.read_bytes(), str(path))
 
 

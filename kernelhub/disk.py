@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -33,22 +34,36 @@ def translated(path: Path, needed: int | None = None) -> Iterator[None]:
         raise store_error(error, path, needed) from error
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of the block into a StoreError: `path` cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read: {error.strerror or error}",
+            hint="make it readable for this user"
+            if error.errno in _FORBIDDEN
+            else "check that file and its disk",
+        ) from error
+
+
 def store_error(error: OSError, path: Path, needed: int | None = None) -> StoreError:
     """The StoreError that tells what `error` means for a write of `needed` bytes below `path`."""
     if error.errno in _FULL:
         amount = f"{needed} bytes are needed there" if needed is not None else "more is needed"
         return StoreError(
             f"the disk of {path} is full (or over its quota): {amount}",
-            hint="free some space, or set KERNELHUB_CACHE to a folder on another disk",
+            hint="free some space; KERNELHUB_CACHE puts copies of kernels on another disk",
         )
     if error.errno in _FORBIDDEN:
         return StoreError(
             f"{path} cannot be written: {error.strerror}",
-            hint="make it writable for this user, or set KERNELHUB_CACHE to another folder",
+            hint="make it writable for this user; KERNELHUB_CACHE puts copies of kernels elsewhere",
         )
     return StoreError(
         f"{path}: {error.strerror or error}",
-        hint="check that folder, or set KERNELHUB_CACHE to another one",
+        hint="check that disk; KERNELHUB_CACHE puts copies of kernels on another",
     )
 
 
@@ -152,6 +167,26 @@ def discard(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is gone after the block, on a disk that can be written even if no cache can.
+
+    Raises:
+        StoreError: there is no such disk.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="kernelhub-"))
+    except OSError as error:
+        raise StoreError(
+            f"no temporary folder can be made: {error.strerror or error}",
+            hint="set TMPDIR to a folder that can be written",
+        ) from error
+    try:
+        yield folder
+    finally:
+        discard(folder)
+
+
 def is_there(path: Path) -> bool:
     """Whether there is such a file or folder, as far as this user may see: never an `OSError`."""
     try:
@@ -159,6 +194,16 @@ def is_there(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file, where no answer is not a no.
+
+    Raises:
+        StoreError: this user may not look.
+    """
+    with reading(path):
+        return path.is_file()
 
 
 def free_bytes(path: Path) -> int | None:

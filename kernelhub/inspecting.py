@@ -12,8 +12,9 @@ from .formats.content import content_digest
 from .formats.metadata import Metadata, parse_metadata
 from .formats.variant import VariantName
 from .hints import Look, look, summary
+from .hub_place import HubPlace, resolve_built
 from .locks import LockFile, project_lock
-from .places import HubPlace, Ready, resolve_built
+from .places import Ready
 from .policies import Rules, rules
 from .reporter import SILENT, Reporter
 from .resolution import requirement_of

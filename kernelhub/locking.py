@@ -22,7 +22,7 @@ from .formats.metadata import KernelDependency, parse_metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.requirements_file import Listed
 from .formats.variant import VariantName
-from .places import HubPlace, resolve_built
+from .hub_place import HubPlace, resolve_built
 from .reporter import SILENT, Reporter
 from .requirements import Requirements
 from .resolution import Resolved, Way
@@ -47,7 +47,8 @@ def make_lock(
         store: local copies; listings and metadata that were asked are kept there.
         way: how the Hub may be asked.
         before: the lock so far, whose entries are kept where they still fit.
-        upgrade: repositories that are resolved anew; `UPGRADE_ALL` for each.
+        upgrade: repositories that are resolved anew, by what the Hub says now; `UPGRADE_ALL` for
+            each.
 
     Raises:
         ConflictError: requirements contradict each other, or kernels need each other in a circle.
@@ -156,11 +157,17 @@ class _Locking:
         self._done[repo_id, kernel.commit] = replace(kernel, requirement=requirement)
 
     def _resolve(self, requirement: Requirement) -> Resolved:
-        kept = None if self._is_upgraded(requirement.repo_id) else self._before.find(requirement)
+        anew = self._is_upgraded(requirement.repo_id)
+        kept = None if anew else self._before.find(requirement)
         if kept is not None:
             return Resolved(commit=kept.commit, version=kept.version)
+        if anew and self._way.connect is None:
+            raise NotCached(
+                f"offline: what {requirement} stands for now cannot be asked",
+                hint="go online to upgrade it",
+            )
         repository = self._store.repository(requirement.repo_id)
-        return resolve_built(requirement, repository, self._way, tell=False)
+        return resolve_built(requirement, repository, self._way, tell=False, memory=not anew)
 
     def _is_upgraded(self, repo_id: str) -> bool:
         return self._upgrade == UPGRADE_ALL or repo_id in self._upgrade

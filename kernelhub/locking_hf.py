@@ -10,7 +10,7 @@ from .formats.hf_lock import HfLocked, git_lfs_concat
 from .formats.lock import Lock, LockedKernel, sort_key
 from .formats.metadata import parse_metadata
 from .formats.variant import VariantName
-from .places import HubPlace
+from .hub_place import HubPlace
 from .resolution import Way
 from .store import Store
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from .disk import is_there, translated, write_whole
+from .disk import is_file, is_there, reading, translated, write_whole
 from .errors import InputError, LockError
 from .formats.lock import NAME, Lock, LockedKernel, parse_lock
 from .formats.requirement import Requirement
@@ -56,10 +56,11 @@ def read_lock(path: Path) -> Lock:
     Raises:
         FormatError: every fault of it.
         InputError: there is no such file.
+        StoreError: it cannot be read.
     """
-    if not path.is_file():
-        raise InputError(f"{path} does not exist", hint="`kernelhub lock` writes it")
-    with translated(path):
+    with reading(path):
+        if not path.is_file():
+            raise InputError(f"{path} does not exist", hint="`kernelhub lock` writes it")
         return parse_lock(path.read_bytes(), str(path))
 
 
@@ -95,7 +96,7 @@ def project_lock(now: Settings) -> LockFile | None:
         return LockFile(path=now.lock, lock=_cached(now.lock))
     if now.project is not None:
         path = now.project / NAME
-        return LockFile(path=path, lock=_cached(path)) if path.is_file() else None
+        return LockFile(path=path, lock=_cached(path)) if is_file(path) else None
     try:
         start = Path.cwd()
     except OSError:  # the working directory was removed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .disk import translated
+from .disk import reading
 from .formats.policy import Policy, matches
 from .settings import Settings
 
@@ -104,7 +104,7 @@ _parsed: dict[Path, tuple[tuple[int, int, int, int], Policy]] = {}
 def _read(path: Path | None) -> Policy:
     if path is None:
         return NONE
-    with translated(path):
+    with reading(path):
         try:
             state = path.stat()
         except (FileNotFoundError, NotADirectoryError):

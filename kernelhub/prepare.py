@@ -15,8 +15,9 @@ from .errors import LoadError, NoCompatibleVariant, NotCached, NotFoundError, ab
 from .formats.metadata import KernelDependency, Metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.variant import VariantName
+from .hub_place import HubPlace, resolve_built
 from .locks import calling_package, find_locked
-from .places import FolderPlace, HubPlace, Place, resolve_built
+from .places import FolderPlace, Place
 from .policies import Rules, rules
 from .reporter import Reporter
 from .resolution import Resolved, Way

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .disk import is_there, translated
+from .disk import is_file, is_there, reading
 from .errors import FormatError, InputError, Problem
 from .formats.lock import NAME as LOCK
 from .formats.pyproject_tables import parse_pyproject
@@ -103,7 +103,7 @@ def of_texts(folder: Path, requirements: Iterable[Requirement]) -> Requirements:
 
 def _found(folder: Path) -> tuple[Path, ...]:
     names = (folder / PYPROJECT, folder / REQUIREMENTS)
-    return tuple(path for path in names if path.is_file())
+    return tuple(filter(is_file, names))
 
 
 def _read(path: Path, folder: Path, read: list[str]) -> tuple[Listed, ...]:
@@ -136,9 +136,9 @@ def _from_pyproject(path: Path, shown: str) -> tuple[Listed, ...]:
 
 
 def _bytes(path: Path) -> bytes:
-    if not path.is_file():
-        raise InputError(f"{path} does not exist", hint="it is named by -r, or was asked for")
-    with translated(path):
+    with reading(path):
+        if not path.is_file():
+            raise InputError(f"{path} does not exist", hint="it is named by -r, or was asked for")
         return path.read_bytes()
 
 

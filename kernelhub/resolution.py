@@ -8,12 +8,10 @@ be. What the Hub said is remembered and stands in where it cannot be asked.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from .errors import (
     HubRateLimited,
@@ -23,6 +21,7 @@ from .errors import (
     VersionNotFound,
 )
 from .formats.requirement import Requirement, parse_requirement, pinned
+from .freshness import fresh_since, is_fresh
 from .remembered import Remembered
 from .sources import Source
 from .store import Repository
@@ -30,10 +29,6 @@ from .store import Repository
 logger = logging.getLogger(__name__)
 
 _VERSION_BRANCH = re.compile(r"v(\d{1,18})", re.ASCII)
-_FRESH_AT_MOST = 60.0
-_CLOCK_SKEW = 2.0
-_IMPORTED = time.time()
-_asked_here: set[tuple[Path, str]] = set()
 _told: set[str] = set()
 
 
@@ -101,6 +96,7 @@ def resolve(
     holds_builds: Callable[[str], bool],
     *,
     tell: bool = True,
+    memory: bool = True,
 ) -> Resolved:
     """The commit that a requirement means now.
 
@@ -111,6 +107,7 @@ def resolve(
         holds_builds: whether anything is published at a commit; asked only where more than one
             version would do, from the newest down.
         tell: whether to log which version was taken where none was asked for.
+        memory: whether what the Hub said last may stand in where it cannot be asked.
 
     Raises:
         VersionNotFound: there is no such version or revision; lists the versions that there are.
@@ -119,7 +116,7 @@ def resolve(
     """
     if requirement.revision is not None and requirement.is_pinned:
         return Resolved(commit=requirement.revision)
-    fallback = _from_memory(requirement, repository)
+    fallback = _from_memory(requirement, repository) if memory else None
     if way.connect is None:
         if fallback is None:
             raise _not_cached(requirement, repository)
@@ -161,11 +158,11 @@ def _ask(
 def _ask_revision(
     repo_id: str, revision: str, repository: Repository, way: Way, quick: bool
 ) -> str:
-    since = _fresh_since(repository.folder, revision)
+    since = fresh_since(repository.folder, revision)
 
     def said() -> str | None:
         commit, asked = repository.remembered().revisions.get(revision, ("", 0.0))
-        return commit if _is_fresh(asked, since) else None
+        return commit if is_fresh(asked, since) else None
 
     with repository.lock("resolve", way.remaining() / 2, until=said):
         if (known := said()) is not None:
@@ -178,11 +175,11 @@ def _ask_revision(
 
 
 def _ask_versions(repository: Repository, way: Way, *, quick: bool) -> Mapping[int, str]:
-    since = _fresh_since(repository.folder, "versions")
+    since = fresh_since(repository.folder, "versions")
 
     def said() -> Remembered | None:
         memory = repository.remembered()
-        return memory if _is_fresh(memory.asked, since) else None
+        return memory if is_fresh(memory.asked, since) else None
 
     with repository.lock("resolve", way.remaining() / 2, until=said):
         if (memory := said()) is not None:
@@ -286,30 +283,3 @@ def _tell_passed_over(requirement: Requirement, empty: int, commit: str, taken: 
         empty,
         taken,
     )
-
-
-def _fresh_since(folder: Path, key: str) -> float:
-    """From when on an answer to another process is as good as one of our own.
-
-    The first time, since this process began (and a minute ago at most); then since now.
-    """
-    now = time.time()
-    if (folder, key) in _asked_here:
-        return now
-    _asked_here.add((folder, key))
-    return max(_process_started(), now - _FRESH_AT_MOST)
-
-
-def _is_fresh(asked: float, since: float) -> bool:
-    return since <= asked <= time.time() + _CLOCK_SKEW
-
-
-def _process_started() -> float:
-    """When this process began, in seconds since 1970; else when this module was imported."""
-    try:
-        after_name = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2]
-        ticks = int(after_name.split()[19])
-        uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
-    except (OSError, ValueError, IndexError, AttributeError):
-        return _IMPORTED

@@ -45,6 +45,8 @@ class Settings:
         overlays: folder of the user's own trees. `KERNELHUB_OVERLAYS`, else `cache`/overlays.
         strict: raise where a damaged or foreign tree would only be logged. `KERNELHUB_STRICT`.
         timeout: seconds that one `get_kernel` may spend on the network. `KERNELHUB_TIMEOUT`.
+        publish_timeout: seconds that one `kernel-builder publish` may take, with its waits for a
+            busy Hub. `KERNELHUB_PUBLISH_TIMEOUT`.
         project: folder whose requirements and lock count; None looks from the working directory
             upward. `KERNELHUB_PROJECT`.
         lock: lock file to use in place of the one that is found. `KERNELHUB_LOCK`.
@@ -67,6 +69,7 @@ class Settings:
     overlays: Path
     strict: bool = False
     timeout: float = 600.0
+    publish_timeout: float = 3600.0
     project: Path | None = None
     lock: Path | None = None
     use_lock: bool = True
@@ -101,6 +104,7 @@ class Settings:
             ),
             strict=_flag(env, "KERNELHUB_STRICT") or False,
             timeout=_seconds(env, "KERNELHUB_TIMEOUT", 600.0),
+            publish_timeout=_seconds(env, "KERNELHUB_PUBLISH_TIMEOUT", 3600.0),
             project=Path(project).expanduser() if project else None,
             lock=Path(lock).expanduser() if lock.upper() not in _FALSE else None,
             use_lock=not lock or lock.upper() not in _FALSE,

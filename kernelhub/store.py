@@ -17,15 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from . import remembered
@@ -42,30 +40,18 @@ from .disk import (
     write_whole,
 )
 from .errors import StoreError
-from .hashing import FileId
-from .process_lock import Hung, enter
+from .process_lock import Locks
+from .receipts import Receipt, parse_receipt, render_receipt
 from .remembered import Remembered
 
 logger = logging.getLogger(__name__)
 
 LAYOUT = "v1"
-RECEIPT_SCHEMA = 1
-_PATIENCE_AGAIN = 0.2
+LISTING = "listing.json"
+"""The note that holds the list of a commit's files."""
 _LEFTOVER_AGE = 7 * 24 * 3600.0
 _told: set[Path] = set()  # damaged files that were spoken of
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What was stored as one variant: ids and sizes of its files, by path in the variant."""
-
-    repo_id: str
-    commit: str
-    variant: str
-    files: Mapping[str, FileId]
-    size: int
-    installed: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,43 +111,8 @@ class Repository:
     def __init__(self, folder: Path, repo_id: str) -> None:
         self.folder = folder
         self.repo_id = repo_id
-        self._hung = False  # a lock of it was waited for in vain: no other is waited for as long
-
-    @contextlib.contextmanager
-    def lock(
-        self,
-        name: str,
-        wait: float,
-        progress: Callable[[], object] | None = None,
-        *,
-        until: Callable[[], object] | None = None,
-    ) -> Iterator[bool]:
-        """Hold a lock between processes for the block.
-
-        Args:
-            name: what is locked.
-            wait: seconds to wait for it.
-            progress: how far its holder is; waiting ends early where this does not change.
-            until: whether what its holder works for is there, so that many who wait need not take
-                the lock one after the other.
-
-        Yields:
-            Whether it is held. It is not where `until` says so, where the file system has no locks
-            or cannot be written, and where the holder kept it too long: then go on without, in
-            private files; a holder that hangs must not stop everybody else.
-        """
-        path = self.folder / "locks" / f"{name}.lock"
-        with contextlib.ExitStack() as stack:
-            wait = min(wait, _PATIENCE_AGAIN) if self._hung else max(wait, 0.0)
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                held = not (until and until()) and enter(path, wait, progress, until, stack)
-            except Hung:
-                self._hung, held = True, False
-            except (OSError, NotImplementedError) as error:
-                logger.debug("no lock at %s: %s", path, error)
-                held = False
-            yield held
+        self._place = str(folder)
+        self.lock = Locks(folder / "locks").hold
 
     def arrived(self, commit: str, variant: str) -> int:
         """Bytes of a variant that whoever holds its lock has downloaded so far."""
@@ -174,10 +125,10 @@ class Repository:
     def remembered(self) -> Remembered:
         """What the Hub said; empty if nothing is known or the file is damaged."""
         path = self.folder / "remembered.json"
-        try:
-            found = remembered.parse(path.read_bytes())
-        except OSError:
+        data = self._read(path.name)
+        if data is None:
             return Remembered()
+        found = remembered.parse(data)
         if found is None:
             level = logging.DEBUG if path in _told else logging.WARNING
             logger.log(level, "%s is damaged or of a newer release, and is not used", path)
@@ -209,8 +160,13 @@ class Repository:
 
     def note(self, commit: str, name: str) -> bytes | None:
         """Bytes that were kept beside a commit ("listing.json", "metadata/torch-cpu.json")."""
+        return self._read(f"{commit}/{name}")
+
+    def _read(self, inside: str) -> bytes | None:
+        """Bytes of a file of this folder; who waits for one asks often, so no `Path` is made."""
         try:
-            return (self.folder / commit / name).read_bytes()
+            with open(f"{self._place}/{inside}", "rb", buffering=0) as stream:  # noqa: PTH123
+                return stream.read()
         except OSError:
             return None
 
@@ -223,9 +179,9 @@ class Repository:
 
     def find(self, commit: str, variant: str) -> Stored | None:
         """The copy of a variant, or None if it is not there whole."""
-        folder = self.folder / commit / "build" / variant
         data = self.note(commit, f"receipts/{variant}.json")
-        receipt = _parse_receipt(data, commit, variant) if data is not None else None
+        receipt = parse_receipt(data, commit, variant) if data is not None else None
+        folder = self.folder / commit / "build" / variant
         if receipt is None or not folder.is_dir():
             return None
         return Stored(folder=folder, receipt=receipt)
@@ -259,7 +215,7 @@ class Repository:
         if free is not None and free < needed:
             raise StoreError(
                 f"the disk of {folder} has {free} bytes free, and {needed} bytes are needed there",
-                hint="free some space, or set KERNELHUB_CACHE to a folder on another disk",
+                hint="free some space; KERNELHUB_CACHE puts copies of kernels on another disk",
             )
 
     def install(self, staged: Path, receipt: Receipt) -> Stored:
@@ -276,7 +232,7 @@ class Repository:
                 self._throw_away(place)
             for folder in {staged, *(p for p in staged.rglob("*") if p.is_dir())}:
                 sync_folder(folder)
-            write_whole(self.folder / receipt.commit / name, _render_receipt(receipt))
+            write_whole(self.folder / receipt.commit / name, render_receipt(receipt))
             try:
                 staged.rename(place)
             except OSError as error:
@@ -334,32 +290,3 @@ def _is_own(folder: Path) -> bool:
     if os.name == "nt" or not folder.exists():
         return True
     return folder.stat().st_uid == os.geteuid()
-
-
-def _render_receipt(receipt: Receipt) -> bytes:
-    files = {path: [i.algorithm, i.value] for path, i in sorted(receipt.files.items())}
-    value = {
-        "schema": RECEIPT_SCHEMA,
-        "repo_id": receipt.repo_id,
-        "size": receipt.size,
-        "installed": receipt.installed,
-        "files": files,
-    }
-    return json.dumps(value, indent=1).encode()
-
-
-def _parse_receipt(data: bytes, commit: str, variant: str) -> Receipt | None:
-    try:
-        value: Any = json.loads(data)
-        if value["schema"] != RECEIPT_SCHEMA:
-            return None
-        return Receipt(
-            repo_id=str(value["repo_id"]),
-            commit=commit,
-            variant=variant,
-            files={str(p): FileId(str(a), str(v)) for p, (a, v) in value["files"].items()},
-            size=int(value["size"]),
-            installed=float(value["installed"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        return None

@@ -10,7 +10,7 @@ from . import signatures
 from .errors import InputError, NoCompatibleVariant
 from .formats.lock import Lock, LockedKernel
 from .formats.variant import BACKENDS, FRAMEWORKS, VariantName
-from .places import HubPlace
+from .hub_place import HubPlace
 from .policies import Rules
 from .reporter import SILENT, Reporter
 from .resolution import Way

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from . import tar
-from .disk import free_bytes, translated
+from .disk import free_bytes, reading, translated
 from .errors import FormatError, InputError, IntegrityError, StoreError
 from .formats.bundle import (
     BLOB,
@@ -30,9 +30,11 @@ from .formats.content import METADATA
 from .formats.lock import NAME as LOCK
 from .formats.lock import Lock, LockedKernel, parse_lock
 from .hashing import CHUNK
-from .places import HubPlace, parse_listing
+from .hub_place import HubPlace
+from .listings import parse_listing
+from .receipts import Receipt
 from .resolution import Way
-from .store import Receipt, Repository, Store
+from .store import LISTING, Repository, Store
 from .syncing import remember_version
 
 _BUILD = "build/"
@@ -63,14 +65,16 @@ def read_bundle(path: Path, store: Store, *, own: Lock | None = None) -> tuple[U
         FormatError: its manifest or lock is malformed.
         StoreError: the disk failed, or is too small.
     """
-    if not path.is_file():
-        raise InputError(f"{path} does not exist")
+    with reading(path):
+        if not path.is_file():
+            raise InputError(f"{path} does not exist")
     scratch = store.scratch()
     with translated(scratch):
         scratch.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(dir=scratch, prefix="bundle-")
     try:
-        with tempfile.TemporaryDirectory(dir=scratch, prefix="bundle-") as folder:
-            with translated(path), path.open("rb") as stream:
+        with temporary as folder:
+            with reading(path), path.open("rb") as stream:
                 bundle, lock = _unpack(stream, Path(folder))
             return _install_all(bundle, lock, Path(folder), store, own)
     finally:
@@ -117,7 +121,7 @@ def _check_space(folder: Path, bundle: Bundle) -> None:
     if free is not None and needed > free:
         raise StoreError(
             f"the bundle needs {needed} bytes to unpack, and the disk of {folder} has {free} free",
-            hint="free some space, or set KERNELHUB_CACHE to a folder on another disk",
+            hint="free some space; KERNELHUB_CACHE puts copies of kernels on another disk",
         )
 
 
@@ -171,7 +175,7 @@ def _stage(kernel: BundledKernel, locked: LockedKernel, blobs: Path, folder: Pat
     if parse_listing(listing) is None:
         message = f"the list of files of {kernel.repo_id} in the bundle is malformed"
         raise IntegrityError(message)
-    repository.keep_note(kernel.commit, "listing.json", listing)
+    repository.keep_note(kernel.commit, LISTING, listing)
     for path, sha in kernel.files.items():
         _place(repository, kernel, path, blobs / sha)
     place = HubPlace(repository, kernel.commit, _NO_WAY, locked.variants)
@@ -206,7 +210,7 @@ def _install(
 ) -> Iterator[Unbundled]:
     """Verified variants into the store; one that is there whole and right already is left."""
     staged = Repository(folder, kernel.repo_id)
-    names = ["listing.json", *(f"metadata/{name}.json" for name in locked.variants)]
+    names = [LISTING, *(f"metadata/{name}.json" for name in locked.variants)]
     with repository.lock(kernel.commit, _LOCK_SECONDS):
         for name in names:
             if (data := staged.note(kernel.commit, name)) is not None:

@@ -1,10 +1,19 @@
-"""Fixtures shared by all tests: a cache and home of their own, and no real Hub."""
+"""Fixtures shared by all tests: a cache and home of their own, and no real Hub.
+
+Properties are tried on 50 examples, or a fraction or multiple of that where one is dear or cheap;
+`pytest --hypothesis-profile deep` tries 40 times as many.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("every-run", max_examples=50, deadline=None)
+settings.register_profile("deep", max_examples=2000, deadline=None)
+settings.load_profile("every-run")  # which the option overrules
 
 
 @pytest.fixture(autouse=True)

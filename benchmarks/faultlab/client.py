@@ -179,11 +179,11 @@ def _ours() -> dict[str, Callable[[Order], Any]]:
     def send(order: Order) -> None:
         hub = kernel_builder.hub.Hub(
             current().endpoint,
-            timeout=2.0,
+            silence=2.0,
             sleep=lambda seconds: time.sleep(min(seconds, WAIT_AT_MOST)),
         )
         project = Project.open(Path(order["project"]))
-        publish(project, hub, Options(repo_id=order["repo_id"], wait=lambda _: None))
+        publish(project, hub, Options(repo_id=order["repo_id"]))
 
     def verify(order: Order) -> list[float]:
         """Seconds that checking a loaded kernel takes: wall and CPU the first time, and again."""

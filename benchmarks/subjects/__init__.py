@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.tuning.site import Site
-from kernel_builder.tuning.tune import project_place
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -32,6 +31,8 @@ class Subject:
 
 
 def _example(name: str) -> Subject:
+    from kernel_builder.tuning.tune import project_place  # a kernel's own package imports less
+
     place = project_place(ROOT / "examples" / name)
     return Subject(site=place.site, measurements=place.measurements)
 

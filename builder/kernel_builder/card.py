@@ -166,7 +166,7 @@ def _tuning(card: Card) -> str:
         return ""
     rows = [
         f"| `{_cell(row.kernel)}` | {_cell(row.device)} "
-        f"| {_mean(row.fitted)} | {_mean(row.held_out)} |"
+        f"| {_mean(row.fitted)} | {_mean(row.held_out)} | {_goal(row)} |"
         for row in card.tuning
     ]
     return "\n".join(
@@ -175,8 +175,8 @@ def _tuning(card: Card) -> str:
             "",
             _SLOWDOWN,
             "",
-            "| kernel | device | fitted shapes | held-out shapes |",
-            "|---|---|---|---|",
+            "| kernel | device | fitted shapes | held-out shapes | goal for each shape |",
+            "|---|---|---|---|---|",
             *rows,
         ]
     )
@@ -184,6 +184,13 @@ def _tuning(card: Card) -> str:
 
 def _mean(summary: tuple[int, float] | None) -> str:
     return "none" if summary is None else f"{summary[1]:.3f} over {summary[0]}"
+
+
+def _goal(row: TuningRow) -> str:
+    if row.goal is None:
+        return "not stated"
+    times = f"missed {row.misses} time{'s' * (row.misses > 1)}" if row.misses else "met"
+    return f"{row.goal:g}, {times}"
 
 
 def _facts(card: Card) -> str:

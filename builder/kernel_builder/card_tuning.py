@@ -1,7 +1,8 @@
 """What the evidence files beside a package's trees say, as far as a card tells it.
 
-Of an evidence file only its kernel, device and summaries are read: number of points and geometric
-mean, below `scores` or beside the rest. A file that says something else gives no row.
+Of an evidence file only its kernel, device, summaries and goal are read: number of points and
+geometric mean, below `scores` or beside the rest, and how often the goal is missed. A file that
+says something else gives no row.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ class TuningRow:
         device: the vendor's name of the device; says so where its times are those of a model.
         fitted, held_out: number of shapes, and the geometric mean over them of chosen over best
             time; None where there are no shapes.
+        goal: the most that a choice should be slower than the best; None where it is not said.
+        misses: how often it is more.
     """
 
     kernel: str
     device: str
     fitted: tuple[int, float] | None
     held_out: tuple[int, float] | None
+    goal: float | None = None
+    misses: int = 0
 
 
 def tuning_rows(package: Path) -> Iterator[TuningRow]:
@@ -45,13 +50,23 @@ def tuning_rows(package: Path) -> Iterator[TuningRow]:
             case {"kernel": str(kernel), "device": {"name": str(device)}}:
                 scores = content.get("scores", content)
                 policy = content.get("policy")
+                goal, misses = _goal(content.get("goal"))
                 modelled = isinstance(policy, dict) and policy.get("method") == MODELLED
                 yield TuningRow(
                     kernel=kernel,
                     device=f"{device} (modelled, not timed)" if modelled else device,
                     fitted=_summary(scores.get("fitted", scores.get("fit"))),
                     held_out=_summary(scores.get("held_out")),
+                    goal=goal,
+                    misses=misses,
                 )
+
+
+def _goal(goal: Any) -> tuple[float | None, int]:
+    match goal:
+        case {"max_slowdown": int(limit) | float(limit), "misses": list(misses)}:
+            return float(limit), len(misses)
+    return None, 0
 
 
 def _summary(scores: Any) -> tuple[int, float] | None:

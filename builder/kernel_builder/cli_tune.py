@@ -8,20 +8,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kernel_builder.cli_progress import reporting
+from kernel_builder.cli_tuned import facts, text
 from kernel_builder.tuning import machine
 from kernel_builder.tuning.account import account
-from kernel_builder.tuning.build import Report
-from kernel_builder.tuning.evidence import summary
 from kernel_builder.tuning.fit import FitOptions
+from kernel_builder.tuning.goals import Wanted
 from kernel_builder.tuning.measure import Measured, MeasureRequest, choose_kernels, measure
 from kernel_builder.tuning.runner import Found
 from kernel_builder.tuning.stationed import Stationed
-from kernel_builder.tuning.tune import Built, Place, build, overlay_place, project_place
+from kernel_builder.tuning.tune import Place, build, overlay_place, project_place
 from kernelhub.cli import EXIT_FAULTS
 from kernelhub.formats.tree_render import config_text
 from kernelhub.reporter import Reporter
@@ -75,17 +74,15 @@ class JsonReporter(Reporter):
 @click.option(
     "--max-slowdown",
     type=click.FloatRange(min=1.0),
-    default=1.05,
-    show_default=True,
     help="Goal: no measured point is slower than the best known by more than this factor, and "
-    "neither is the geometric mean in leave-one-shape-out.",
+    "neither is the geometric mean in leave-one-shape-out. "
+    f"[default: that of the tree that is there, else {FitOptions().max_slowdown}]",
 )
 @click.option(
     "--max-configs",
     type=click.IntRange(1, 64),
-    default=8,
-    show_default=True,
-    help="Most configurations in a tree.",
+    help="Most configurations in a tree. "
+    f"[default: that of the tree that is there, else {FitOptions().max_configs}]",
 )
 @click.option("--budget", type=click.FloatRange(min=0), help="Seconds until measuring ends.")
 @click.option("--l2", type=click.Choice(["warm", "cold"]), help="L2 cache policy. [default: warm]")
@@ -124,8 +121,8 @@ def command(
     resume: bool,
     record: Path | None,
     workloads: Path | None,
-    max_slowdown: float,
-    max_configs: int,
+    max_slowdown: float | None,
+    max_configs: int | None,
     budget: float | None,
     l2: str | None,
     gpus: int | None,
@@ -143,7 +140,8 @@ def command(
     """Measure the kernels of the project in PATH and build their decision trees.
 
     Results are kept in tuning/measurements as they arrive: a run that was stopped goes on where it
-    was. Exit code 3: a tree misses its goal; it is not written unless --allow-misses is given.
+    was. Exit code 3: a tree misses its goal, and not only as its evidence told before; it is not
+    written unless --allow-misses is given.
     """
     if overlay:
         place = overlay_place(path, workloads=workloads, record=record, trust=trust_remote_code)
@@ -169,10 +167,9 @@ def command(
             device = measured[0].context.device.slug
             if phase == "measure":
                 return 0
-        options = FitOptions(max_configs=max_configs, max_slowdown=max_slowdown)
         built = build(
             place,
-            options,
+            Wanted(max_slowdown=max_slowdown, max_configs=max_configs),
             kernels=kernels,
             device=device,
             sources=sources or (None if overlay else _sources(place)),
@@ -182,7 +179,7 @@ def command(
         )
     for item in built:
         click.echo(json.dumps(facts(item)) if as_json else text(item))
-    missed = any(item.report.misses for item in built)
+    missed = any(item.report.new_misses for item in built)
     return EXIT_FAULTS if missed and not allow_misses else 0
 
 
@@ -203,54 +200,6 @@ def _measure(
         )
     reporter.say(account(progress, measured))
     return measured
-
-
-def facts(item: Built) -> dict[str, Any]:
-    """One built tree as JSON."""
-    return {**report_facts(item.report), "files": [str(file) for file in item.files]}
-
-
-def report_facts(report: Report) -> dict[str, Any]:
-    """How good one tree is, as JSON."""
-    return {
-        "event": "tree",
-        "kernel": report.tree.kernel,
-        "device": report.tree.device.name,
-        "configs": len(report.tree.configs),
-        "fitted": summary(report.fitted),
-        "held_out": summary(report.held_out),
-        "leave_one_shape_out": summary(report.left_out),
-        "single_best": summary(report.single),
-        "misses": [{"where": m.where, "text": m.text} for m in report.misses],
-    }
-
-
-def text(item: Built) -> str:
-    """One built tree for people."""
-    lines = [report_text(item.report), *(f"  wrote {file}" for file in item.files)]
-    if not item.files:
-        lines.append("  not written; see --max-slowdown, --max-configs and --allow-misses")
-    return "\n".join(lines)
-
-
-def report_text(report: Report) -> str:
-    """How good one tree is, for people."""
-    lines = [
-        f"{report.tree.kernel} on {report.tree.device.name}: {len(report.tree.configs)} configs"
-    ]
-    for name, scores in (
-        ("fitted", report.fitted),
-        ("held out", report.held_out),
-        ("leave one shape out", report.left_out),
-        ("best single config", report.single),
-    ):
-        if scores.scores:
-            lines.append(
-                f"  {name:20} {len(scores.scores):4} points  geomean {scores.geomean:.3f}x  "
-                f"worst {scores.worst:.3f}x"
-            )
-    lines += [f"  MISSED {miss.where}: {miss.text}" for miss in report.misses]
-    return "\n".join(lines)
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from kernelhub.formats.metadata import parse_metadata
 from kernelhub.sources import RemoteFile
 
 from .api import Break, find_breaks
+from .build_plan import plan_build
 from .compat_variants import requirement_breaks, variant_breaks
 from .hub import Hub
-from .pack import METADATA, OUTPUT, plan_build
+from .pack import METADATA, OUTPUT
 from .project import Project
 
 

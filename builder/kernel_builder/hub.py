@@ -1,8 +1,8 @@
 """Writing to a Hub: the only module of the builder that speaks to huggingface_hub.
 
-Each call is made again after answers that say "later" (408, 429, 5xx) and after network errors,
-with growing waits or those that the Hub asks for; errors leave as ours. Committing is not repeated
-here: whether a commit whose answer was lost is to be sent again is for `publish_send` to find out.
+How often and how long a call is made is in `hub_calls`; errors leave as ours. Committing is not
+repeated here: whether a commit whose answer was lost is to be sent again is for `publish_send` to
+find out.
 """
 
 from __future__ import annotations
@@ -11,32 +11,27 @@ import hashlib
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from packaging.version import Version
 
+from kernelhub import settings
 from kernelhub._version import __version__
-from kernelhub.errors import InputError, IntegrityError
+from kernelhub.errors import InputError, IntegrityError, KernelHubError
 from kernelhub.sources import RemoteFile
 
-from .hub_errors import asked_wait, commit_error, is_passing, library_errors, translate
+from .hub_calls import HubCalls
+from .hub_errors import commit_error, library_errors
 from .uploads import Upload, make_additions, shared_contents
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
+    from huggingface_hub import CommitInfo, HfApi
 
 REPO_TYPE = "kernel"
-_WAITS = (1.0, 2.0, 4.0, 8.0)
-_LONGEST_WAIT = 120.0
 _SILENCE = 300.0
 
 
@@ -63,9 +58,12 @@ class Hub:
     Args:
         endpoint: base URL.
         token: access token; None takes what HF's tools have stored or `HF_TOKEN`.
-        timeout: seconds without a byte from the Hub after which a request has failed; the library
-            underneath would wait for ever.
+        silence: seconds without a byte from the Hub after which a request has failed.
+        timeout: seconds that everything may take together, from now on; None takes that of the
+            settings.
         sleep: waits that many seconds (tests pass their own).
+
+    Every method that asks the Hub raises HubUnavailable once the time is over.
 
     Raises:
         InputError: the endpoint is no http or https URL.
@@ -76,7 +74,8 @@ class Hub:
         endpoint: str,
         token: str | None = None,
         *,
-        timeout: float = _SILENCE,
+        silence: float = _SILENCE,
+        timeout: float | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc:
@@ -85,10 +84,22 @@ class Hub:
             )
         self.endpoint = endpoint.rstrip("/")
         self._token = token
-        self._timeout = timeout
-        self._sleep = sleep
+        self._calls = HubCalls(
+            self.endpoint,
+            silence=silence,
+            timeout=settings.current().publish_timeout if timeout is None else timeout,
+            sleep=sleep,
+        )
         self._api = _open_api(self.endpoint, token)
         self._trees: dict[tuple[str, str], tuple[RemoteFile, ...]] = {}  # commits do not change
+
+    def pause(self, seconds: float, failure: KernelHubError) -> None:
+        """Wait before something is sent again that failed so.
+
+        Raises:
+            HubUnavailable: the time would be over then.
+        """
+        self._calls.pause(seconds, failure)
 
     def refs(self, repo_id: str) -> Refs:
         """All branches and pull requests.
@@ -96,7 +107,7 @@ class Hub:
         Raises:
             RepositoryNotFound: no such repository, or the token does not reach it.
         """
-        found = self._call(
+        found = self._calls.again(
             f"list the branches of {repo_id}",
             lambda: self._api.list_repo_refs(
                 repo_id, repo_type=REPO_TYPE, include_pull_requests=True
@@ -109,7 +120,7 @@ class Hub:
 
     def create_repository(self, repo_id: str, *, private: bool) -> None:
         """Create a repository of type kernel; one that is there already is left as it is."""
-        self._call(
+        self._calls.again(
             f"create {repo_id}",
             lambda: self._api.create_repo(
                 repo_id, repo_type=REPO_TYPE, private=private or None, exist_ok=True
@@ -118,7 +129,7 @@ class Hub:
 
     def create_branch(self, repo_id: str, branch: str, start: str | None) -> None:
         """Create a branch at a commit; one that is there already is left as it is."""
-        self._call(
+        self._calls.again(
             f"create branch {branch} of {repo_id}",
             lambda: self._api.create_branch(
                 repo_id, branch=branch, revision=start, repo_type=REPO_TYPE, exist_ok=True
@@ -131,7 +142,7 @@ class Hub:
         Raises:
             VersionNotFound: there is none.
         """
-        self._call(
+        self._calls.again(
             f"delete branch {branch} of {repo_id}",
             lambda: self._api.delete_branch(repo_id, branch=branch, repo_type=REPO_TYPE),
         )
@@ -143,7 +154,7 @@ class Hub:
             return known
         from huggingface_hub.hf_api import RepoFile
 
-        entries = self._call(
+        entries = self._calls.again(
             f"list {repo_id} at {commit}",
             lambda: list(
                 self._api.list_repo_tree(
@@ -175,7 +186,7 @@ class Hub:
         with tempfile.TemporaryDirectory() as cache:
             for file in files:
                 name = file.path
-                got = self._call(
+                got = self._calls.again(
                     f"download {name} of {repo_id}",
                     lambda name=name: hf_hub_download(  # type: ignore[misc]
                         repo_id,
@@ -223,47 +234,36 @@ class Hub:
         """
         from huggingface_hub import CommitOperationDelete
 
-        additions = make_additions(uploads, progress)
+        additions = make_additions(uploads, progress, self._calls.check)
         shared = shared_contents(additions)
         deleted = [CommitOperationDelete(path, is_folder=False) for path in deletions]
-        try:
-            with _patience(self._timeout):
-                if shared:  # once, however many variants carry it
-                    self._api.preupload_lfs_files(
-                        repo_id,
-                        shared,
-                        repo_type=REPO_TYPE,
-                        revision=branch,
-                        create_pr=create_pr,
-                        free_memory=False,
-                    )
-                made = self._api.create_commit(
+
+        def send() -> CommitInfo:
+            if shared:  # once, however many variants carry it
+                self._api.preupload_lfs_files(
                     repo_id,
-                    [*additions, *deleted],
+                    shared,
                     repo_type=REPO_TYPE,
                     revision=branch,
-                    parent_commit=parent,
-                    commit_message=message,
-                    commit_description=description,
                     create_pr=create_pr,
+                    free_memory=False,
                 )
+            return self._api.create_commit(
+                repo_id,
+                [*additions, *deleted],
+                repo_type=REPO_TYPE,
+                revision=branch,
+                parent_commit=parent,
+                commit_message=message,
+                commit_description=description,
+                create_pr=create_pr,
+            )
+
+        try:
+            made = self._calls.once(send)
         except library_errors() as error:
             raise commit_error(error, f"commit to {branch} of {repo_id}") from error
         return Committed(oid=made.oid, url=str(made.commit_url), pull_request=made.pr_url)
-
-    def _call(self, what: str, call: Callable[[], T]) -> T:
-        for wait in (*_WAITS, None):
-            try:
-                with _patience(self._timeout):
-                    return call()
-            except library_errors() as error:
-                translated = translate(error, what)
-                if wait is None or not is_passing(error):
-                    raise translated from error
-                pause = min(asked_wait(error) or wait, _LONGEST_WAIT)
-                log.warning("could not %s (%s); again in %.0f s", what, translated.message, pause)
-            self._sleep(pause)
-        raise AssertionError("unreachable")
 
 
 def _is(content: bytes, file: RemoteFile) -> bool:
@@ -271,20 +271,6 @@ def _is(content: bytes, file: RemoteFile) -> bool:
         return hashlib.sha256(content).hexdigest() == file.sha256
     header = f"blob {len(content)}\0".encode()
     return hashlib.sha1(header + content, usedforsecurity=False).hexdigest() == file.git_sha1
-
-
-@contextmanager
-def _patience(seconds: float) -> Iterator[None]:
-    """Give the library's shared session a timeout for the block; it has none of its own."""
-    from huggingface_hub.utils import get_session  # type: ignore[attr-defined] # unexported
-
-    session: Any = get_session()
-    before = session.timeout
-    session.timeout = seconds
-    try:
-        yield
-    finally:
-        session.timeout = before
 
 
 def quiet_library() -> None:

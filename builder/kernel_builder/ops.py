@@ -58,15 +58,24 @@ def render_ops(python_name: str, uid: str) -> bytes:
 def stand_in_for_ops(python_name: str, folder: Path) -> None:
     """Let a package that was not built be imported: play the role of its `_ops` in this process.
 
+    Torch is imported when the package asks for `ops`, not before: one without operators may do
+    without torch, whose import takes seconds.
+
     Args:
         python_name: of the package, which is a folder in `folder`.
     """
     if (folder / python_name / "_ops.py").exists():
         return
-    import torch
-
     namespace = f"_{python_name}_unbuilt"
     module: Any = types.ModuleType(f"{python_name}._ops")
-    module.ops = getattr(torch.ops, namespace)
     module.add_op_namespace_prefix = lambda name: f"{namespace}::{name}"
+
+    def on_demand(name: str) -> Any:
+        if name != "ops":
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        import torch
+
+        return getattr(torch.ops, namespace)
+
+    module.__getattr__ = on_demand
     sys.modules[module.__name__] = module

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -21,50 +20,20 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from kernelhub.errors import FormatError, InputError, IntegrityError, Problem, StoreError
-from kernelhub.formats.digest import encode
 from kernelhub.formats.metadata import parse_metadata
+from kernelhub.hashing import CHUNK
 from kernelhub.reporter import SILENT, Reporter
 from kernelhub.verify import verify_folder
 
-from .languages import package_languages
-from .manifest import VariantFacts, make_metadata, variants_of
-from .ops import render_ops
-from .project import OPS_MODULE, Project, printable
+from .build_plan import PlannedFile, PlannedVariant, plan_build
+from .project import Project, printable
 from .swap import recover, replace_folder
 from .tuned_files import tuned_file_problems
 
 OUTPUT = "build"
 METADATA = "metadata.json"
 WORK = ".kernel-builder"
-_CHUNK = 1 << 20
 _LOCK_SECONDS = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedFile:
-    """One file of a variant.
-
-    Attributes:
-        path: relative to the variant, with `/`.
-        source: where the bytes are; None for a generated file, whose bytes are `content`.
-        sha256: hash of the bytes, hexadecimal.
-        size: in bytes.
-    """
-
-    path: str
-    source: Path | None
-    content: bytes = b""
-    sha256: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedVariant:
-    """One variant folder: its files without `metadata.json`, and the bytes of that."""
-
-    name: str
-    files: tuple[PlannedFile, ...]
-    metadata: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,34 +43,6 @@ class Built:
     folder: Path
     variants: tuple[PlannedVariant, ...]
     left_out: tuple[str, ...]
-
-
-def plan_build(project: Project) -> tuple[PlannedVariant, ...]:
-    """Everything that a build of the project's present files consists of.
-
-    Raises:
-        InputError: a source file cannot be read.
-    """
-    planned = []
-    for framework, package in sorted(project.packages.items()):
-        files = [_read_source(package.folder, name) for name in package.files]
-        uid = _unique_id(project, framework, files)
-        if framework == "torch":
-            ops = render_ops(project.build_file.python_name, uid)
-            files.append(_generated(OPS_MODULE, ops))
-        files.sort(key=lambda file: os.fsencode(file.path))
-        languages = package_languages(project, framework)
-        digest = {file.path: encode(bytes.fromhex(file.sha256)) for file in files}
-        for variant in variants_of(project.build_file, framework):
-            facts = VariantFacts(variant=variant, uid=uid, files=digest, languages=languages)
-            planned.append(
-                PlannedVariant(
-                    name=str(variant),
-                    files=tuple(files),
-                    metadata=make_metadata(project.build_file, facts),
-                )
-            )
-    return tuple(planned)
 
 
 def build(project: Project, output: Path | None = None, *, reporter: Reporter = SILENT) -> Built:
@@ -231,35 +172,6 @@ def _refuse_foreign(target: Path) -> None:
         )
 
 
-def _unique_id(project: Project, framework: str, files: list[PlannedFile]) -> str:
-    """12 hexadecimal digits of the name, version and every byte of the package."""
-    state = hashlib.sha256()
-    build_file = project.build_file
-    state.update(f"{framework}\n{build_file.name}\n{build_file.version}\n".encode())
-    for file in files:
-        state.update(f"{file.sha256} {file.path}\n".encode())
-    return state.hexdigest()[:12]
-
-
-def _read_source(folder: Path, name: str) -> PlannedFile:
-    source = folder / name
-    state = hashlib.sha256()
-    size = 0
-    try:
-        with source.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                state.update(chunk)
-                size += len(chunk)
-    except OSError as error:
-        raise InputError(f"cannot read {source}: {error.strerror}") from error
-    return PlannedFile(path=name, source=source, sha256=state.hexdigest(), size=size)
-
-
-def _generated(path: str, content: bytes) -> PlannedFile:
-    sha256 = hashlib.sha256(content).hexdigest()
-    return PlannedFile(path=path, source=None, content=content, sha256=sha256, size=len(content))
-
-
 def _write_variant(folder: Path, variant: PlannedVariant, reporter: Reporter) -> None:
     folder.mkdir(mode=0o755)
     for file in variant.files:
@@ -278,7 +190,7 @@ def _write_file(place: Path, file: PlannedFile) -> None:
         return
     state = hashlib.sha256()
     with file.source.open("rb") as reader, place.open("xb") as writer:
-        while chunk := reader.read(_CHUNK):
+        while chunk := reader.read(CHUNK):
             state.update(chunk)
             writer.write(chunk)
     if state.hexdigest() != file.sha256:

@@ -13,8 +13,7 @@ again.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +58,6 @@ class Options:
         allow_breaking: publish although the public interface breaks.
         dry_run: plan only; nothing is written anywhere.
         output: the build's folder; None is `<project>/build`.
-        wait: waits that many seconds between sends.
     """
 
     repo_id: str | None = None
@@ -69,7 +67,6 @@ class Options:
     allow_breaking: bool = False
     dry_run: bool = False
     output: Path | None = None
-    wait: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +95,7 @@ def publish(
         InputError: no build, a build of other sources, or no repository named.
         IntegrityError: the build was changed after it was made.
         BreakingChange: the branch's users would break.
-        HubError, RepositoryNotFound: the Hub refused or failed.
+        HubError, RepositoryNotFound: the Hub refused or failed, or the time of `hub` is over.
     """
     repo_id = _repo_id(project, options)
     branch = options.branch or project.build_file.branch or f"v{project.build_file.version}"
@@ -130,9 +127,7 @@ def publish(
     else:
         if created:
             hub.create_repository(repo_id, private=options.private)
-        publisher = BranchPublisher(
-            hub=hub, repo_id=repo_id, create_pr=options.create_pr, wait=options.wait
-        )
+        publisher = BranchPublisher(hub=hub, repo_id=repo_id, create_pr=options.create_pr)
         results = [
             publisher.publish(content, plan, refs, reporter)
             for content, plan in zip(wanted, plans, strict=True)

@@ -11,7 +11,6 @@ branch of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kernelhub.errors import HubError, NotFoundError
@@ -43,12 +42,11 @@ class BranchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchPublisher:
-    """Publishes to one repository, which exists. `wait` waits that many seconds."""
+    """Publishes to one repository, which exists."""
 
     hub: Hub
     repo_id: str
     create_pr: bool
-    wait: Callable[[float], None]
 
     def publish(
         self, content: Content, plan: BranchPlan, refs: Refs, reporter: Reporter
@@ -84,7 +82,6 @@ class BranchPublisher:
             plan=plan,
             before=refs,
             create_pr=self.create_pr,
-            wait=self.wait,
             description="" if target == content.branch else _how_to_appear(content, self.repo_id),
         )
         known = commit.proposed() if self.create_pr else None

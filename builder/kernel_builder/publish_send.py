@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelhub.errors import VersionNotFound
@@ -30,7 +29,6 @@ class BranchCommit:
         plan: what it changes, against `plan.parent`.
         description: the longer text of the commit or pull request.
         before: branches and pull requests as they were when it was planned.
-        wait: waits that many seconds.
     """
 
     hub: Hub
@@ -40,7 +38,6 @@ class BranchCommit:
     plan: BranchPlan
     before: Refs
     create_pr: bool
-    wait: Callable[[float], None]
     description: str = ""
 
     def proposed(self) -> Committed | None:
@@ -72,7 +69,7 @@ class BranchCommit:
             return self._send_once(reporter)
         except CommitUnknown as error:
             log.warning("%s; it was not made, sending again in %.0f s", error.message, pause)
-            self.wait(pause)
+            self.hub.pause(pause, error)
             return None
 
     def _send_once(self, reporter: Reporter) -> Committed:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelhub.disk import sibling, translated, write_whole
+from kernelhub.disk import reading, sibling, translated, write_whole
 from kernelhub.errors import InputError, KernelHubError, MissingExtra
 from kernelhub.formats.digest import UNHASHED, is_hashed
 from kernelhub.formats.metadata import parse_metadata
@@ -73,7 +73,7 @@ def sign(path: Path, signer: SignerKind) -> Mapping[str, Path]:
     variants = find_variants(path)
     for folder in variants.values():
         metadata = folder / METADATA
-        with translated(metadata):
+        with reading(metadata):
             data = metadata.read_bytes()
         verify_folder(folder, parse_metadata(data, str(metadata)))
     return {name: _sign_one(folder, signer) for name, folder in variants.items()}

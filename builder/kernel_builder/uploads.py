@@ -29,11 +29,14 @@ class Upload:
 
 
 class Observed(io.BufferedReader):
-    """A file that tells how much of it was read."""
+    """A file that tells how much of it was read, and asks before whether it still may be."""
 
     watcher: Callable[[int], None] | None = None
+    check: Callable[[], None] | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
+        if self.check is not None:
+            self.check()
         data = super().read(size)
         if self.watcher is not None:
             self.watcher(len(data))
@@ -71,12 +74,18 @@ def open_upload(upload: Upload) -> BinaryIO:
 
 
 def make_additions(
-    uploads: Sequence[Upload], progress: Callable[[int], None] | None
+    uploads: Sequence[Upload],
+    progress: Callable[[int], None] | None,
+    check: Callable[[], None],
 ) -> list[CommitOperationAdd]:
     """huggingface_hub's operations for the uploads.
 
     The library sends several files at once and keeps one operation per content, so files of equal
     bytes would share one handle between its threads: each sending opens a handle of its own.
+
+    Args:
+        progress: told of bytes of large files as they are sent, by one thread at a time.
+        check: raises once nothing more may be sent, so that what was given up does not go on.
 
     Raises:
         IntegrityError: a file is gone, or its bytes are not those of the upload's hash.
@@ -90,9 +99,10 @@ def make_additions(
 
         @contextmanager
         def as_file(self, with_tqdm: bool = False) -> Iterator[BinaryIO]:
+            check()
             with open_upload(self.upload) as stream:
                 if isinstance(stream, Observed):
-                    stream.watcher = watcher
+                    stream.watcher, stream.check = watcher, check
                 yield stream
 
     additions: list[CommitOperationAdd] = []

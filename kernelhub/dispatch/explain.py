@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kernelhub.errors import InputError
 from kernelhub.formats.tree import (
     Categorical,
     Config,
     DeviceFacts,
+    Leaf,
     Literal,
+    Node,
     Numeric,
     used_features,
 )
 from kernelhub.formats.tree_compile import path_through
 
 from .dispatcher import BoundTree
+from .features import DTYPES
 from .policy import order, same_device
+
+if TYPE_CHECKING:  # it is read by what this package does without
+    from kernelhub.formats.evidence import Evidence
 
 
 class MissingValue(InputError):
@@ -113,6 +120,40 @@ def parse_values(settings: Sequence[str], kinds: Mapping[str, str]) -> dict[str,
             raise InputError(f"cannot set {setting!r}", hint=f"write NAME=VALUE; names: {known}")
         values[name] = _value(setting, text, kinds[name])
     return values
+
+
+def check_dtypes(
+    settings: Sequence[str], trees: Sequence[BoundTree], evidences: Sequence[Evidence]
+) -> None:
+    """Refuse a dtype that there is not: it would go the way of all others, unnoticed.
+
+    A feature that is called like a dtype's and has other values in the trees or their evidence is
+    the kernel's own, and may have any value.
+
+    Raises:
+        InputError: names the dtypes that the trees and their evidence know.
+    """
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        tested = {v for bound in trees for v in _tested(bound.tree.root, name)}
+        seen = {p.features[name] for e in evidences for p in e.points if name in p.features}
+        known = {str(value) for value in tested | seen}
+        if name.endswith("_dtype") and known <= {*DTYPES} and text not in DTYPES:
+            raise InputError(
+                f"{setting!r}: there is no dtype {text!r}",
+                hint=f"measured or told apart were {', '.join(sorted(known)) or 'none'}; others "
+                f"are {', '.join(d for d in DTYPES if d not in known)}",
+            )
+
+
+def _tested(node: Node, feature: str) -> set[Literal]:
+    """The values of a feature that the tests below a node name."""
+    if isinstance(node, Leaf):
+        return set()
+    below = _tested(node.yes, feature) | _tested(node.no, feature)
+    if isinstance(node.test, Categorical) and node.test.feature == feature:
+        return below | set(node.test.values)
+    return below
 
 
 def _value(setting: str, text: str, kind: str) -> Literal:

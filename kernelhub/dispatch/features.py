@@ -20,6 +20,13 @@ from kernelhub.formats.tree import Literal
 from .launch import dtype_name
 
 Getter = Callable[[Mapping[str, Any]], Literal]
+DTYPES = (
+    "bool", "int4", "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32",
+    "uint64", "float4_e2m1fn", "float4_e2m1fn_x2", "float8_e3m4", "float8_e4m3", "float8_e4m3fn",
+    "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+"""Short names of the dtypes of torch and JAX."""
 
 
 def of(

@@ -83,6 +83,30 @@ def with_signer(text: str | None, signer: Mapping[str, object], path: str = "pol
     return _checked(changed, wanted, path)
 
 
+def with_revoked(text: str, name: str, path: str = "policy.toml") -> str:
+    """The text with the signer of that name revoked; unchanged if it is.
+
+    Raises:
+        FormatError: as `with_item`.
+        InputError: there is none.
+    """
+    raw, positions = load_toml(_sound(text, path), path)
+    signers: list[dict[str, Any]] = raw.get("signers", [])
+    index = _index_of(signers, name, path)
+    if signers[index].get("revoked"):
+        return text
+    text = text.removeprefix("\ufeff")
+    stated = positions.values.get(("signers", index, "revoked"))
+    if stated is not None:
+        changed = f"{text[:stated]}true{text[stated + len('false') :]}"
+    else:
+        start = positions.keys.get(("signers", index, "name"), 0)
+        changed = f"{text[:start]}revoked = true\n{text[start:]}"
+    revoked = {**signers[index], "revoked": True}
+    wanted = [*signers[:index], revoked, *signers[index + 1 :]]
+    return _checked(changed, {**raw, "signers": wanted}, path)
+
+
 def without_signer(text: str, name: str, path: str = "policy.toml") -> str:
     """The text without the signer of that name.
 
@@ -92,9 +116,7 @@ def without_signer(text: str, name: str, path: str = "policy.toml") -> str:
     """
     raw, positions = load_toml(_sound(text, path), path)
     signers: list[dict[str, Any]] = raw.get("signers", [])
-    index = next((i for i, signer in enumerate(signers) if signer["name"] == name), None)
-    if index is None:
-        raise InputError(f"{path} names no signer {name!r}")
+    index = _index_of(signers, name, path)
     first = positions.keys.get(("signers", index))
     if first is None:
         raise _by_hand(path)
@@ -107,6 +129,13 @@ def without_signer(text: str, name: str, path: str = "policy.toml") -> str:
     rest = signers[:index] + signers[index + 1 :]
     wanted = {**raw, "signers": rest} if rest else {k: v for k, v in raw.items() if k != "signers"}
     return _checked(changed.rstrip("\n") + "\n", wanted, path)
+
+
+def _index_of(signers: list[dict[str, Any]], name: str, path: str) -> int:
+    index = next((i for i, signer in enumerate(signers) if signer["name"] == name), None)
+    if index is None:
+        raise InputError(f"{path} names no signer {name!r}")
+    return index
 
 
 def _sound(text: str | None, path: str) -> str:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dulwich.errors import NotTreeError
 from dulwich.object_store import iter_tree_contents, tree_lookup_path
@@ -18,12 +17,15 @@ from dulwich.objects import S_ISGITLINK, Blob, Commit, SubmoduleEncountered, Tag
 from dulwich.refs import check_ref_format
 from dulwich.repo import Repo
 
-from .lfs import LfsObjects, Pointer, parse_pointer
+from .blob_facts import BlobFacts
+from .lfs import LfsObjects, Pointer
 from .refusal import Refusal, no_entry, no_revision
 
 MAIN = "refs/heads/main"
 _SHA = re.compile(r"[0-9a-f]{40}")
 _FACTS = "hub.json"
+
+_blobs = BlobFacts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,30 +272,6 @@ class Repository:
             raise Refusal(409, f"Reference already exists: {ref}")
         if not moved:
             raise Refusal(412, f"{ref} has moved since; fetch it and try again")
-
-
-class BlobFacts:
-    """Size and LFS pointer by blob id, for this process: equal ids are equal blobs everywhere.
-
-    Git knows the size of a blob only by unpacking it, and every listing asks for all of them.
-    """
-
-    def __init__(self, limit: int = 200_000) -> None:
-        self._known: dict[bytes, tuple[int, Pointer | None]] = {}
-        self._limit = limit
-
-    def of(self, objects: Any, sha: bytes) -> tuple[int, Pointer | None]:
-        facts = self._known.get(sha)
-        if facts is None:
-            data = objects[sha].data
-            facts = (len(data), parse_pointer(data))
-            if len(self._known) >= self._limit:
-                self._known.clear()
-            self._known[sha] = facts
-        return facts
-
-
-_blobs = BlobFacts()
 
 
 def write_facts(folder: Path, facts: Facts) -> None:

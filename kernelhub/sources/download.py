@@ -18,7 +18,8 @@ from kernelhub.errors import HubUnavailable, IntegrityError
 from kernelhub.hashing import CHUNK, Hasher, hash_file
 
 from . import RemoteFile
-from .transport import TransientError, Transport
+from .refusals import TransientError
+from .transport import Transport
 
 logger = logging.getLogger(__name__)
 

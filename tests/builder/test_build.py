@@ -75,7 +75,7 @@ def test_same_bytes_in_another_place_umask_order_and_time(make_project, monkeypa
     }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(
     st.dictionaries(
         st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3})?\.(py|json)", fullmatch=True),

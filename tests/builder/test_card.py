@@ -67,6 +67,7 @@ def test_what_was_measured(make_project):
             "fitted": {"points": 12, "geomean": 1.0123},
             "held_out": {"points": 0, "geomean": None},
         },
+        "goal": {"max_slowdown": 1.05, "misses": [{"where": "fitted: a"}, {"where": "left out"}]},
     }
     other = {
         "kernel": "gate.silu",
@@ -82,8 +83,8 @@ def test_what_was_measured(make_project):
         "tuning/z.json": '{"kernel": "k", "device": {"name": 3}}',
     }
     text = render(make_project(files))
-    assert "| `gate.silu` | NVIDIA H200 | 1.012 over 12 | none |" in text
-    assert "| `gate.silu` | TPU v5\\|e | 1.000 over 3 | 1.500 over 2 |" in text
+    assert "| `gate.silu` | NVIDIA H200 | 1.012 over 12 | none | 1.05, missed 2 times |" in text
+    assert "| `gate.silu` | TPU v5\\|e | 1.000 over 3 | 1.500 over 2 | not stated |" in text
     assert text.count("\n| `") == 2
 
 

@@ -336,7 +336,7 @@ def test_a_branch_never_exists_without_its_build(hub, make_project):
     send(hub, built(make_project()))
     client = Hub(hub.url, sleep=lambda _: None)
     project = built(make_project(version=2))
-    options = Options(repo_id=REPO, wait=lambda _: None)
+    options = Options(repo_id=REPO)
     for path in ("/branch/publishing-v2", "/commit/publishing-v2", "/branch/v2", "/commit/main"):
         hub.faults.replace([Fault(effect="status", status=418, method="POST", path=path)])
         with pytest.raises(HubError):
@@ -352,7 +352,7 @@ def test_a_branch_never_exists_without_its_build(hub, make_project):
 def test_lost_answers_of_branch_calls(hub, make_project):
     hub.faults.replace([Fault(effect="lost_answer", path="/branch/", nth=(1, 3, 5))])
     client = Hub(hub.url, sleep=lambda _: None)
-    publish(built(make_project()), client, Options(repo_id=REPO, wait=lambda _: None))
+    publish(built(make_project()), client, Options(repo_id=REPO))
     hub.faults.replace([])
     assert "build/torch-cpu/__init__.py" in branch_files(hub, "v1")
     send(hub, built(make_project()))

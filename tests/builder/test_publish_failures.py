@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -22,9 +23,11 @@ from kernelhub.errors import (
     IntegrityError,
     KernelHubError,
 )
+from kernelhub.reporter import Reporter
 from kernelhub.serve.faults import Fault
 from kernelhub.serve.limits import Limits
 from kernelhub.serve.testing import hub_process, running_hub
+from kernelhub.settings import scope
 
 REPO = "demo/my-relu"
 
@@ -50,7 +53,7 @@ def project(make_project):
 
 def send(hub, project, waits, **options):
     client = Hub(hub.url, options.pop("token", None), sleep=waits)
-    return publish(project, client, Options(repo_id=REPO, wait=waits, **options))
+    return publish(project, client, Options(repo_id=REPO, **options))
 
 
 def history(hub, branch):
@@ -101,10 +104,39 @@ def test_json_of_another_shape(hub, project, waits):
 
 def test_a_hub_that_says_nothing(hub, project, waits):
     hub.faults.replace([Fault(effect="stall", seconds=30.0, path="/refs")])
-    client = Hub(hub.url, timeout=0.2, sleep=waits)
+    client = Hub(hub.url, silence=0.2, sleep=waits)
     with pytest.raises(HubUnavailable, match="timed out"):
         publish(project, client, Options(repo_id=REPO))
     assert len(waits) == 4
+
+
+@pytest.mark.parametrize("path", ["/refs", "/preupload/", "/commit/publishing-v1", "/branch/v1"])
+def test_publishing_ends_at_its_deadline(hub, project, path):
+    """What is left then does not go on by itself; the next try goes on from there."""
+    hub.faults.replace([Fault(effect="stall", path=path, seconds=4.0)])
+    with scope(publish_timeout=2.0), pytest.raises(HubUnavailable) as caught:
+        publish(project, Hub(hub.url), Options(repo_id=REPO))
+    assert "2 s allowed" in str(caught.value)
+    assert "KERNELHUB_PUBLISH_TIMEOUT" in str(caught.value)
+    hub.faults.replace([])
+    let_calls_end()
+    if path == "/preupload/":
+        assert not any(t.startswith("Publish") for t in history(hub, "publishing-v1"))
+    publish(project, Hub(hub.url), Options(repo_id=REPO))
+    assert len(history(hub, "v1")) == 2  # of the Hub, when it made the repository, and ours
+
+
+def test_a_wait_beyond_the_deadline_is_not_begun(hub, project):
+    later = Fault(effect="status", status=503, headers={"Retry-After": "90"})
+    hub.faults.replace([later])
+    with pytest.raises(HubUnavailable, match=r"60 s allowed.*answered 503"):
+        publish(project, Hub(hub.url, timeout=60.0), Options(repo_id=REPO))
+
+
+def let_calls_end():
+    for thread in threading.enumerate():
+        if thread.name == "kernelhub-open":
+            thread.join(20)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -235,6 +267,29 @@ def test_an_upload_that_fails_is_sent_again(tmp_path, make_project, waits):
             send(hub, project, waits)
         assert REPO in str(caught.value)
         hub.faults.replace([Fault(effect="reset", method="PUT", path="/", nth=(1,))])
+        send(hub, project, waits)
+        assert "v1" in Hub(hub.url).refs(REPO).branches
+
+
+class Slow(Reporter):
+    """A network that takes a fifth of a second for each piece: never silent, and too slow."""
+
+    sent = 0
+
+    def advance(self, count: int) -> None:
+        self.sent += count
+        time.sleep(0.2)
+
+
+@RAW_BODY
+def test_a_file_that_is_sent_slowly_ends_at_the_deadline(tmp_path, make_project, waits):
+    with running_hub(tmp_path / "small", limits=Limits(lfs_from=100_000)) as hub:
+        project, slow = large_project(make_project), Slow()
+        client = Hub(hub.url, timeout=3.0, sleep=waits)
+        with pytest.raises(HubUnavailable, match="3 s allowed"):
+            publish(project, client, Options(repo_id=REPO), reporter=slow)
+        let_calls_end()
+        assert 0 < slow.sent < 3_000_000
         send(hub, project, waits)
         assert "v1" in Hub(hub.url).refs(REPO).branches
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from kernel_builder.api import find_breaks, public_functions, public_names
 from kernel_builder.languages import detect_languages
-from kernel_builder.ops import render_ops
+from kernel_builder.ops import render_ops, stand_in_for_ops
 from kernelhub.errors import InputError
 
 
@@ -129,3 +130,15 @@ def test_generated_ops_give_a_namespace_of_the_build(tmp_path):
     assert qualified == f"{namespace}::f"
     assert namespace.startswith("_my_kernel_")
     assert namespace.endswith("_0123456789ab")
+
+
+def test_a_package_that_was_not_built_needs_torch_for_its_operators_only(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # an import of it fails
+    monkeypatch.delitem(sys.modules, "unbuilt._ops", raising=False)
+    stand_in_for_ops("unbuilt", tmp_path)
+    ops = importlib.import_module("unbuilt._ops")
+    assert ops.add_op_namespace_prefix("f") == "_unbuilt_unbuilt::f"
+    assert not hasattr(ops, "other")
+    with pytest.raises(ImportError):
+        _ = ops.ops
+    sys.modules.pop("unbuilt._ops")

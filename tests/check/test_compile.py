@@ -149,9 +149,27 @@ def run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
     return check
 
 
+class Heard(Reporter):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int | None]] = []
+        self.advanced: list[str] = []
+
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> None:
+        self.stages.append((name, total))
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self.advanced += [note] * amount
+
+
 @needs_triton
-def test_kernels_are_compiled_as_the_package_launches_them(run, tmp_path: Path) -> None:
-    report = run("sm_90")
+def test_kernels_are_compiled_as_the_package_launches_them(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_WORTH_A_WORKER", 4)
+    heard = Heard()
+    report = run("sm_90", reporter=heard)
     found = by_code(report)
     checked = " ".join(found.pop("kernel-checked"))
     for part in (
@@ -177,39 +195,20 @@ def test_kernels_are_compiled_as_the_package_launches_them(run, tmp_path: Path) 
     assert ("torch-ext/scale_it/kernels.py", lines.index("def bad(x_ptr, n):") + 1) in places
     pids = set(map(int, (tmp_path / "pids").read_text().split()))
     assert os.getpid() not in pids
+    assert len(pids) == 2  # workers
     assert not list((tmp_path / "p").rglob("__pycache__"))
-
-
-class Heard(Reporter):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.stages: list[tuple[str, int | None]] = []
-        self.advanced: list[str] = []
-
-    def stage(self, name: str, total: int | None = None, unit: str = "") -> None:
-        self.stages.append((name, total))
-
-    def advance(self, amount: int = 1, note: str = "") -> None:
-        self.advanced += [note] * amount
-
-
-@needs_triton
-def test_compiling_is_reported_as_it_goes_on(run) -> None:
-    heard = Heard()
-    run("sm_90", reporter=heard)
+    # What was told as it went on.
     (first, none), (second, total) = heard.stages
     assert (first, none) == ("importing scale_it and calling it", None)
     assert second == "compiling Triton kernels"
     assert total == len(heard.advanced)
     assert "kernels.good on sm_90" in heard.advanced
-    silent = Heard()
-    run(compiling=False, reporter=silent)
-    assert silent.stages == []
 
 
 def test_nothing_is_imported_without_compiling(run, tmp_path: Path) -> None:
-    assert run(compiling=False).faults == ()
+    heard = Heard()
+    assert run(compiling=False, reporter=heard).faults == ()
+    assert heard.stages == []
     assert not (tmp_path / "pids").exists()
     assert "scale_it" not in sys.modules
 

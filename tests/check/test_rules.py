@@ -376,7 +376,7 @@ snippets = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(snippets, max_size=6).map("\n".join), st.booleans())
 def test_no_text_breaks_the_checker(tmp_path: Path, text: str, init: bool) -> None:
     with tempfile.TemporaryDirectory(dir=tmp_path) as folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from click.testing import CliRunner
 
 from kernelhub import cli
 from kernelhub.dispatch import overlay
-from kernelhub.errors import FormatError, InputError, NotFoundError, StoreError
+from kernelhub.errors import FormatError, InputError, NotCached, NotFoundError, StoreError
 from kernelhub.formats.evidence import parse_evidence
 from kernelhub.formats.tree import Categorical, Leaf, Numeric, Split, render
+from kernelhub.listings import render_listing
 from kernelhub.settings import scope
+from kernelhub.sources import RemoteFile
+from kernelhub.store import Receipt, Store
 
 from .helpers import ANY_HASH, H100, H200, config, tree
 
@@ -111,6 +115,8 @@ def test_without_values_the_questions_are_listed(kernel) -> None:
         (["--set", "n=1", "--set", "k=1"], InputError, "told apart by k"),
         (["--set", "n"], InputError, "write NAME=VALUE"),
         (["--kernel", "ops.other"], NotFoundError, "no tree for ops.other"),
+        (["--set", "x_dtype=flot16"], InputError, "there is no dtype 'flot16'"),
+        (["--variant", "torch-cuda"], NotFoundError, "has no variant torch-cuda"),
     ],
 )
 def test_questions_that_cannot_be_answered(kernel, args, error, says) -> None:
@@ -144,6 +150,75 @@ def test_an_unknown_device_and_an_unknown_place(kernel, tmp_path) -> None:
     (kernel / "torch-ext/demo/tuning/ops.scale.nvidia-h200.py").write_text("import os\n")
     with pytest.raises(FormatError, match=r"nvidia-h200\.py:1"):
         run("explain", kernel, "--device", "nvidia-h100")
+
+
+def test_a_dtype_that_no_tree_tests_goes_its_way_and_the_known_ones_are_named(kernel) -> None:
+    args = ("explain", kernel, "--device", "nvidia-h200", "--set", "n=64", "--set", "m=64", "--set")
+    _, text = run(*args, "x_dtype=bfloat16")
+    assert 'x_dtype in ("float16",): no' in text
+    with pytest.raises(InputError) as caught:
+        run(*args, "x_dtype=fp16")
+    assert caught.value.hint.startswith("measured or told apart were float16; others are bool,")
+
+
+def test_a_feature_that_is_only_called_like_a_dtype_may_be_anything(tmp_path) -> None:
+    folder = tmp_path / "demo/tuning"
+    folder.mkdir(parents=True)
+    root = Split(Categorical("out_dtype", ("fp16",)), Leaf((0,)), Leaf((0,)))
+    own = tree("ops.scale", root, config(64), features={"out_dtype": "str"})
+    (folder / "ops.scale.nvidia-h200.py").write_text(render(own))
+    _, text = run("explain", tmp_path, "--device", "nvidia-h200", "--set", "out_dtype=fp32")
+    assert 'out_dtype in ("fp16",): no' in text
+
+
+def store(cache: Path, source: Path, commit: str, version: int, *variants: str) -> None:
+    """Put variants of a commit into the store, as loading them does."""
+    repository = Store(cache, "https://hub.example").repository("org/demo")
+    published = ("torch-cuda", "torch-rocm")
+    files = [RemoteFile(path=f"build/{v}/metadata.json", size=1, git_sha1="0") for v in published]
+    repository.keep_note(commit, "listing.json", render_listing(tuple(files)))
+    metadata = {
+        "name": "demo", "id": "_demo", "version": version, "license": "MIT", "python-depends": [],
+        "backend": {"type": "cuda"}, "digest": {"algorithm": "sha256", "files": {}},
+    }  # fmt: skip
+    for variant in variants:
+        with repository.incoming(commit, variant, 0, shared=False) as staged:
+            shutil.copytree(source, staged, dirs_exist_ok=True)
+            (staged / "metadata.json").write_text(json.dumps(metadata))
+            receipt = Receipt(
+                repo_id="org/demo", commit=commit, variant=variant, files={}, size=1,
+                installed=float(version),
+            )  # fmt: skip
+            repository.install(staged, receipt)
+
+
+def test_versions_and_variants_on_this_machine(tmp_path, kernel) -> None:
+    cache = tmp_path / "cache"
+    old, new = "a" * 40, "b" * 40
+    store(cache, kernel / "torch-ext/demo", old, 1, "torch-cuda", "torch-rocm")
+    store(cache, kernel / "torch-ext/demo", new, 2, "torch-cuda")
+    device = ("--device", "nvidia-h200")
+    with scope(cache=cache, endpoint="https://hub.example"):
+        _, text = run("explain", "org/demo", *device)
+        note = "variants here: torch-cuda; published and not on this machine: torch-rocm"
+        assert note in text
+        assert new in text
+        for name in ("org/demo==1", "org/demo<2", f"org/demo@{old}"):
+            _, text = run("explain", name, *device)
+            assert "variants here: torch-cuda, torch-rocm\n" in text
+            assert old in text
+        _, text = run("explain", "org/demo==1", *device, "--variant", "torch-rocm", "--json")
+        (report,) = json.loads(text)
+        assert report["variants"] == {"here": ["torch-rocm"], "elsewhere": []}
+        assert all("torch-rocm" in tree["path"] for tree in report["trees"])
+        with pytest.raises(NotCached, match="torch-rocm of org/demo is not on this machine"):
+            run("explain", "org/demo", *device, "--variant", "torch-rocm")
+        with pytest.raises(NotFoundError, match="no variant jax-tpu"):
+            run("explain", "org/demo", *device, "--variant", "jax-tpu")
+        with pytest.raises(NotCached, match="org/demo==3 is not on this machine"):
+            run("explain", "org/demo==3", *device)
+    with pytest.raises(NotFoundError, match="neither a folder nor a kernel's name"):
+        run("explain", "org/demo=1")
 
 
 def test_overlays_are_kept_shown_and_removed(tmp_path, kernel) -> None:

@@ -60,9 +60,7 @@ def quick_compiler(device, package, monkeypatch) -> None:
 
 
 @given(calls=st.lists(st.tuples(TENSORS, TENSORS, SCALARS, SCALARS, st.booleans()), max_size=6))
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_is_the_kernel_that_triton_takes(quick_compiler, scale, device, calls) -> None:
     for x, out, n, factor, flag in calls:
         args = (x, out, n, factor, flag)

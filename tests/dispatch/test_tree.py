@@ -122,7 +122,6 @@ def choose(M, N, x_dtype):
 
 
 @given(trees())
-@settings(deadline=None, max_examples=80)
 def test_what_is_rendered_is_read_back(tree: Tree) -> None:
     again = parse(render(tree), "t.py")
     assert repr(again) == repr(replace(tree))  # repr: 1, 1.0 and True are different
@@ -130,7 +129,6 @@ def test_what_is_rendered_is_read_back(tree: Tree) -> None:
 
 
 @given(trees(), st.integers(-10, 10), st.floats(-2, 2), st.text(max_size=3), st.booleans())
-@settings(deadline=None, max_examples=80)
 def test_the_compiled_function_goes_where_the_tree_goes(tree, m, scale, dtype, causal) -> None:
     values = {"M": m, "scale": scale, "x_dtype": dtype, "causal": causal}
     path, leaf = path_through(tree, values)
@@ -148,14 +146,14 @@ def test_the_text_is_what_people_review() -> None:
 @given(
     st.text(max_size=400) | st.text(alphabet="defchooseMN()[]{}:=<*-,\"'#0159. \n", max_size=400)
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=4 * settings.default.max_examples)
 def test_arbitrary_text_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         parse(text, "t.py")
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=4 * settings.default.max_examples)
 def test_an_edited_tree_is_refused_or_is_still_a_tree(data) -> None:
     at = data.draw(st.integers(0, len(SMALL_TEXT)))
     length = data.draw(st.integers(0, 30))

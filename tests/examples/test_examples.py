@@ -1,7 +1,8 @@
-"""The tests of each example pass, each in a process of its own.
+"""The tests of the examples pass, in one process for each framework.
 
 A Triton kernel that is loaded on a machine without a GPU puts its whole process into Triton's
-interpreter; tests of other rooms in the same process would notice.
+interpreter; tests of other rooms in the same process would notice. Examples of one framework share
+a process, since each would spend more on importing it than on most of its tests.
 """
 
 from __future__ import annotations
@@ -14,46 +15,47 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ("flash-attn", "fused-matmul", "rms-norm", "softmax")
-# What the default run leaves out of an example. Compilation for absent GPUs takes most of an hour:
-# `pytest -m slow examples/flash-attn/tests/test_compilation.py`.
-THOROUGH = {"flash-attn": "test_attention.py"}
-NEEDS = {"fused-matmul": "jax"}
-JAX = sorted(folder.parent.name for folder in (ROOT / "examples").glob("*/jax-tests"))
-OTHERS = sorted(
-    folder.parent.name
-    for folder in (ROOT / "examples").glob("*/tests")
-    if folder.parent.name not in QUICK
-)
+EXAMPLES = ROOT / "examples"
+PALLAS = ("fused-matmul",)  # whose `tests` are of a JAX package, the only one
+JAX = sorted([*EXAMPLES.glob("*/jax-tests"), *(EXAMPLES / name / "tests" for name in PALLAS)])
+TRITON = sorted(set(EXAMPLES.glob("*/tests")) - set(JAX))
+# What the default run leaves out of the Triton examples. Compilation for absent GPUs takes most of
+# an hour: `pytest -m slow examples/flash-attn/tests/test_compilation.py`.
+THOROUGH = [
+    EXAMPLES / "flash-attn/tests/test_attention.py",
+    EXAMPLES / "rms-norm/tests",
+    EXAMPLES / "softmax/tests",
+]
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
-)
-def test_example(name: str, tmp_path: Path) -> None:
-    pytest.importorskip(NEEDS.get(name, "triton"))
-    run(f"examples/{name}/tests", tmp_path)
+def test_triton_examples(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    run(TRITON, tmp_path)
+
+
+@pytest.mark.timeout(400)
+def test_jax_examples(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    run(JAX, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", THOROUGH)
-def test_what_the_default_run_leaves_out(name: str, tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+def test_what_the_default_run_leaves_out_of_triton_examples(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    run(f"examples/{name}/tests/{THOROUGH[name]}", tmp_path, "-m", "slow")
+    run(THOROUGH, tmp_path, "slow")
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", JAX)
-@pytest.mark.parametrize("marker", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
-def test_jax_example(name: str, marker: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_the_default_run_leaves_out_of_jax_examples(tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    run(f"examples/{name}/jax-tests", tmp_path, "-m", marker)
+    run(JAX, tmp_path, "slow")
 
 
-def run(folder: str, tmp_path: Path, *options: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+def run(paths: list[Path], tmp_path: Path, marker: str = "not slow") -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
@@ -62,8 +64,8 @@ def run(folder: str, tmp_path: Path, *options: str) -> None:
     }
     environment.pop("TRITON_INTERPRET", None)
     done = subprocess.run(
-        [*command, *options, folder],
+        [*command, *map(str, paths)],
         cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=380, check=False,
+        text=True, timeout=880, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:]

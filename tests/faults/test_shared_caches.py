@@ -127,13 +127,23 @@ def test_what_another_user_left_half_is_not_in_the_way(load_as: As, shared: Path
 
 
 @only_root
-def test_a_policy_that_cannot_be_read_is_not_passed_over(load_as: As, shared: Path) -> None:
+@pytest.mark.parametrize(
+    ("variable", "named", "file"),
+    [
+        ("KERNELHUB_CONFIG", "", "policy.toml"),
+        ("KERNELHUB_PROJECT", "", "kernelhub.lock"),
+        ("KERNELHUB_LOCK", "kernelhub.lock", "kernelhub.lock"),
+    ],
+)
+def test_what_cannot_be_read_is_not_passed_over(
+    load_as: As, shared: Path, variable: str, named: str, file: str
+) -> None:
     hidden = shared.parent / "hidden"
     hidden.mkdir(mode=0o700)
-    outcome = load_as(BERT, environment={"KERNELHUB_CONFIG": str(hidden)})
+    outcome = load_as(BERT, environment={variable: str(hidden / named)})
     assert not outcome["ok"]
-    assert outcome["error"].startswith("StoreError"), outcome
-    assert "policy.toml" in outcome["error"]
+    assert outcome["error"].startswith(f"StoreError: {hidden / file} cannot be read"), outcome
+    assert "make it readable" in outcome["error"]
 
 
 def test_a_clock_that_was_ahead(laboratory: Laboratory) -> None:

@@ -1,10 +1,8 @@
-"""Kernels with trees inside compiled programs, CUDA graphs and on several GPUs."""
+"""Kernels with trees inside compiled programs and CUDA graphs."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +12,6 @@ pytest.importorskip("triton")
 
 from benchmarks import _dispatch_kernels as kernels  # noqa: E402 - only where torch is
 from benchmarks.dispatch import tuned  # noqa: E402
-from benchmarks.subjects import ROOT, subject  # noqa: E402
-from benchmarks.tuning_time import narrowed  # noqa: E402
-from kernel_builder.tuning import machine  # noqa: E402
-from kernel_builder.tuning.log import Measurements  # noqa: E402
-from kernel_builder.tuning.measure import MeasureRequest, measure  # noqa: E402
 from kernelhub.dispatch.device import torch_device  # noqa: E402
 
 pytestmark = [
@@ -80,21 +73,3 @@ def test_prepared_launches_are_captured() -> None:
     graph.replay()
     torch.cuda.synchronize()
     torch.testing.assert_close(got, expected(a, b, 512, 256, 128))
-
-
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_two_gpus_measure_at_once_and_nothing_twice(tmp_path: Path) -> None:
-    chosen = subject("matmul")
-    workloads = narrowed(Path(chosen.site.workloads), 4, tmp_path)
-    site = replace(chosen.site, workloads=str(workloads), paths=(str(ROOT),))
-    with machine.running(machine.device_runners(site, 2, "warm")) as runners:
-        (item,), progress = measure(runners, tmp_path, MeasureRequest(allow_unstable=True))
-        assert all(runner.effort()["measure"] > 0 for runner in runners)
-    assert progress.finished
-    found = Measurements.read(item.path)
-    matrix = found.matrix(item.context)
-    assert len(matrix.points) == 4
-    assert all(matrix.best(point) is not None for point in matrix.points)
-    with machine.running(machine.device_runners(site, 2, "warm")) as runners:
-        _, again = measure(runners, tmp_path, MeasureRequest(allow_unstable=True))
-    assert again.measured == 0

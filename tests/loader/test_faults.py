@@ -23,7 +23,8 @@ from kernelhub.errors import (
 from kernelhub.serve.faults import Fault
 from kernelhub.serve.testing import RunningHub, running_hub
 from kernelhub.settings import scope
-from kernelhub.sources.transport import origin, server_wait, user_agent
+from kernelhub.sources.refusals import server_wait
+from kernelhub.sources.transport import origin, user_agent
 
 Publish = Callable[..., str]
 TRUST = {"trust_remote_code": True}

@@ -52,9 +52,9 @@ def eight_files(seed: int = 0) -> dict[str, bytes]:
 
 def forget() -> None:
     """What a new process would not know."""
-    from kernelhub import resolution, verify
+    from kernelhub import freshness, resolution, verify
 
-    resolution._asked_here.clear()
+    freshness._asked_here.clear()
     resolution._told.clear()
     verify._verified.clear()
 

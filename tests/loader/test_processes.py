@@ -21,6 +21,7 @@ from kernelhub import get_kernel, settings
 from kernelhub.serve.faults import Fault
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
+from kernelhub.store import Store
 
 Publish = Callable[..., str]
 TRUST = {"trust_remote_code": True}
@@ -161,6 +162,35 @@ def test_a_holder_that_hangs_does_not_stop_the_others(hub: RunningHub, publish: 
             assert get_kernel(f"demo/k@{commit}", **TRUST).X == "alone"
             assert 0.9 < time.monotonic() - began < 10
     assert not list((repository / "incoming").iterdir())
+
+
+def test_who_led_one_step_leads_the_next(tmp_path: Path) -> None:
+    """Who leads has a connection to the Hub. Those who follow do not take its next lock first."""
+    leader, follower = (Store(tmp_path, "http://hub").repository("demo/k") for _ in range(2))
+    done: set[str] = set()
+    looks: Counter[str] = Counter()
+
+    def is_done(step: str) -> bool:
+        looks[step] += 1
+        return step in done
+
+    def follow(step: str) -> bool:
+        with follower.lock(step, 60.0, until=lambda: is_done(step)) as held:
+            return held
+
+    with ThreadPoolExecutor(1) as pool:
+        with leader.lock("first", 60.0):
+            waits = pool.submit(follow, "first")
+            _until(lambda: looks["first"] > 2)
+            done.add("first")
+            assert not waits.result()
+        waits = pool.submit(follow, "second")
+        _until(lambda: looks["second"] > 2)  # the leader is late, and the lock is free
+        with leader.lock("second", 60.0) as held:
+            assert held
+            done.add("second")
+            assert not waits.result()
+    assert follow("third"), "where nobody leads, who followed takes the lock itself"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import published
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelhub import get_kernel, settings
 from kernelhub.hints import look, summary
+from kernelhub.serve.faults import Fault
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
 from kernelhub.store import Store
@@ -92,6 +94,26 @@ def test_repair(hub: RunningHub, publish: Publish, command: Command) -> None:
         assert "removed: offline" in outcome.out
     assert not path.exists()
     assert command("verify").code == 0
+
+
+@pytest.mark.parametrize("how", ["offline", "down"])
+def test_a_repair_that_fails_takes_nothing_from_the_others(
+    hub: RunningHub, publish: Publish, command: Command, project: Path, how: str
+) -> None:
+    """What the variants of a commit have in common stays where it cannot be had again."""
+    publish("demo/k", published.variant() | published.variant(backend="cuda"))
+    (project / "kernel-requirements.txt").write_text("demo/k==1\n")
+    command("lock")
+    assert command("sync", "--platform", "all").code == 0
+    (folder_of().parent / "torch-cuda" / "__init__.py").write_bytes(b"evil")
+    hub.faults.replace([Fault(effect="status", status=503)] if how == "down" else [])
+    with scope(offline=how == "offline", timeout=1.0):
+        outcome = command("cache", "repair")
+        assert outcome.code == 3
+        assert "1 damaged, 0 repaired" in outcome.out
+    with scope(offline=True):
+        assert get_kernel("demo/k==1").answer() == 42
+        assert command("verify").code == 0
 
 
 def test_a_listing_that_was_tampered_with_is_repaired(publish: Publish, command: Command) -> None:

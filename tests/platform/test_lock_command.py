@@ -24,6 +24,7 @@ from kernelhub.errors import (
 )
 from kernelhub.formats.hf_lock import parse_hf_lock
 from kernelhub.formats.lock import parse_lock
+from kernelhub.serve.faults import Fault
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
 from kernelhub.trust import Consent
@@ -48,9 +49,9 @@ def lock_of(project: Path):
 
 def forget() -> None:
     """What a new process would not know."""
-    from kernelhub import resolution, verify
+    from kernelhub import freshness, verify
 
-    resolution._asked_here.clear()
+    freshness._asked_here.clear()
     verify._verified.clear()
 
 
@@ -348,6 +349,22 @@ def test_sync_frozen(publish: Publish, project: Path, command: Command) -> None:
         check = command("lock", "--check")
         assert check.code == 3
         assert text in check.out
+    assert (project / "kernelhub.lock").read_bytes() == before
+
+
+@pytest.mark.parametrize("how", ["offline", "down"])
+def test_an_upgrade_asks_the_hub_or_fails(
+    hub: RunningHub, publish: Publish, project: Path, command: Command, how: str
+) -> None:
+    """What is remembered is what there was; an upgrade is about what there is."""
+    publish("demo/k", numbered(1))
+    ask(project, "demo/k")
+    command("sync")
+    before = (project / "kernelhub.lock").read_bytes()
+    hub.faults.replace([Fault(effect="status", status=503)] if how == "down" else [])
+    with scope(offline=how == "offline", timeout=1.0):
+        assert command("lock", "--upgrade-all").code == 1
+        assert command("lock").code == 0
     assert (project / "kernelhub.lock").read_bytes() == before
 
 

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from kernelhub.errors import FormatError, InputError
 from kernelhub.formats.policy import matches, subject_fault
-from kernelhub.formats.policy_edit import with_item, with_signer, without_item, without_signer
+from kernelhub.formats.policy_edit import (
+    with_item,
+    with_revoked,
+    with_signer,
+    without_item,
+    without_signer,
+)
 from kernelhub.formats.policy_toml import parse_policy
 
 COMMIT = "715eaa24490779a6961cf24e2a849c25afdc7801"
@@ -93,6 +99,16 @@ def test_what_is_refused(change: tuple[str, str], line: int, text: str) -> None:
         parse_policy(broken)
     assert text in str(caught.value)
     assert line in [problem.line for problem in caught.value.problems], str(caught.value)
+
+
+def test_revoking() -> None:
+    text = with_revoked(FULL, "org-2026")
+    assert [signer.revoked for signer in parse_policy(text).signers] == [True, True]
+    assert text.replace("revoked = true\n", "", 1) == FULL, "nothing else has changed"
+    assert with_revoked(text, "org-2026") == text
+    assert with_revoked(FULL.replace("revoked = true", "revoked = false"), "org-2025") == FULL
+    with pytest.raises(InputError, match="no signer"):
+        with_revoked(FULL, "nobody")
 
 
 def test_who_is_meant() -> None:

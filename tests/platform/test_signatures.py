@@ -435,11 +435,24 @@ def test_trust_add_a_signer(
     assert "signer team (key, trusted) for demo" in command("trust", "list").out
     wrong = command("trust", "add", "demo", "--signer", "x", "--key", keys["a.key"])
     assert "private key" in wrong.err
+    assert command("trust", "revoke", "team").code == 0
+    assert "signer team (key, REVOKED) for demo" in command("trust", "list").out
+    with pytest.raises(TrustError, match="signed by 'team', which is revoked"):
+        get_kernel("demo/k==1", trust_remote_code=True)
+    assert command("trust", "revoke", "nobody").code == 1
     assert command("trust", "remove", "--signer", "team").code == 0
     with pytest.raises(TrustError):
         get_kernel("demo/k==1", trust_remote_code=True)  # still required
     assert command("trust", "remove", "demo", "--require-signature").code == 0
     assert get_kernel("demo/k==1", trust_remote_code=True).A == 1
+
+
+def test_a_key_without_its_signer_trusts_nobody(command: Command, keys: dict[str, Path]) -> None:
+    """Else who forgets one option trusts a publisher in place of what its key signs."""
+    for options in (["--key", keys["a.pub"]], ["--identity", "x"], ["--no-consent"]):
+        assert command("trust", "add", "demo", *options).code == 2
+    assert command("trust", "add", "demo", "--signer", "team").code == 2
+    assert "(there is none)" in command("trust", "list").out.splitlines()[-1]
 
 
 def test_inspect_tells_of_the_signature(

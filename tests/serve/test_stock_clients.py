@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from kernelhub.serve.limits import Limits
 from kernelhub.serve.testing import running_hub
@@ -48,6 +50,10 @@ assert open(hf_hub_download("demo/parts", "parts.bin"), "rb").read() == data
         assert list((folder / "parts").iterdir()) == [], "parts are removed once joined"
 
 
+@pytest.mark.skipif(
+    Version(importlib.metadata.version("huggingface_hub")) < Version("2.3"),
+    reason="its `hf upload` knows no kernels",
+)
 def test_hf_command_uploads_and_downloads_out_of_the_box(tmp_path, hub, client):
     source = tmp_path / "source" / "build" / "torch-cpu"
     source.mkdir(parents=True)

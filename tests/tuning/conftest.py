@@ -18,12 +18,10 @@ from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 sys.path.insert(0, str(Path(__file__).parent))
 
 from tuning_samples import (
-    PACKAGE,
-    PROJECT,
-    WORKLOADS,
     configs,
     context,
     points,
+    write_project,
 )
 
 Measure = Callable[..., tuple[Progress, Matrix]]
@@ -69,10 +67,4 @@ def measure() -> Iterator[Measure]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project with a pure-Python tunable, `toy`, and workloads for it."""
-    root = tmp_path / "toy"
-    (root / "torch-ext/toy").mkdir(parents=True)
-    (root / "tuning").mkdir()
-    (root / "build.toml").write_text(PROJECT)
-    (root / "torch-ext/toy/__init__.py").write_text(PACKAGE)
-    (root / "tuning/workloads.py").write_text(WORKLOADS)
-    return root
+    return write_project(tmp_path / "toy")

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tuning_samples import context, modelled, write_measurements
+from tuning_samples import context, modelled, write_measurements, write_project
 
 from kernel_builder.cli import group
+from kernel_builder.tuning.machine import importing_runner, running
 from kernel_builder.tuning.matrix import Cell, Matrix, config_key
+from kernel_builder.tuning.tune import project_place
 from kernelhub.cli import EXIT_FAILED, EXIT_FAULTS, run
 from kernelhub.formats.evidence import parse_evidence
 from kernelhub.formats.tree import parse
@@ -33,24 +35,23 @@ def command(capfd: pytest.CaptureFixture[str]) -> Run:
     return invoke
 
 
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The hash of the toy's tunable, asked once of the process that imports it."""
+    project = write_project(tmp_path_factory.mktemp("source") / "toy")
+    with running([importing_runner(project_place(project).site)]) as (runner,):
+        return runner.sources()["scale"]
+
+
 @pytest.fixture
-def measured(project: Path) -> Path:
+def measured(project: Path, source: str) -> Path:
     """The toy project with measurements of its tunable, as if it had been a tiled product."""
-    source = _source(project)
     write_measurements(
         project / "tuning/measurements/scale.model-132.jsonl",
         modelled(),
         context(kernel="scale", source=source),
     )
     return project
-
-
-def _source(project: Path) -> str:
-    from kernel_builder.tuning.machine import importing_runner, running
-    from kernel_builder.tuning.tune import project_place
-
-    with running([importing_runner(project_place(project).site)]) as (runner,):
-        return runner.sources()["scale"]
 
 
 def tree_of(project: Path) -> Path:
@@ -106,6 +107,36 @@ def test_a_missed_goal_exits_with_3_says_where_and_writes_nothing(
     assert "MISSED" in text
 
 
+def test_a_tree_built_anew_keeps_its_goal_and_told_misses_are_no_news(
+    measured: Path, command: Run
+) -> None:
+    build = ("tune", str(measured), "--phase", "build")
+    asked = ("--max-configs", "1", "--max-slowdown", "1.01")
+    assert command(*build, *asked, "--allow-misses")[0] == 0
+    files = [tree_of(measured), tree_of(measured).with_suffix(".json")]
+    before = [file.read_bytes() for file in files]
+    code, text = command(*build)
+    assert code == 0, text
+    assert "misses that its evidence tells of already" in text
+    assert "MISSED" not in text
+    assert [file.read_bytes() for file in files] == before
+    # A miss that became worse is news, and one that the evidence does not tell of.
+    evidence = json.loads(before[1])
+    untold, better, *others = evidence["goal"]["misses"]
+    evidence["goal"]["misses"] = [{**better, "slowdown": 1.0}, *others]
+    files[1].write_text(json.dumps(evidence))
+    code, text = command("evaluate", str(measured))
+    assert code == EXIT_FAULTS
+    assert text.count("MISSED") == 2
+    assert f"MISSED {untold['where']}" in text
+    assert f"MISSED {better['where']}" in text
+    # Where nothing can be read of it, the tree is built by the default goal.
+    files[1].write_text("{")
+    code, text = command(*build, "--allow-misses")
+    assert code == 0, text
+    assert json.loads(files[1].read_text())["goal"]["max_slowdown"] == 1.05
+
+
 def test_evaluate_scores_the_tree_as_it_lies_there(measured: Path, command: Run) -> None:
     assert command("tune", str(measured), "--phase", "build", "--allow-misses")[0] == 0
     code, text = command("evaluate", str(measured), "--max-slowdown", "1.2", "--json")
@@ -133,7 +164,10 @@ def test_a_changed_kernel_needs_new_measurements(measured: Path, command: Run) -
     assert "another source" in text
 
 
-def test_nothing_measured_no_gpu_and_unknown_kernels_are_said(project: Path, command: Run) -> None:
+def test_nothing_measured_no_gpu_and_unknown_kernels_are_said(
+    project: Path, command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernel_builder.tuning.machine.gpu_count", lambda: 0)
     code, text = command("tune", str(project), "--phase", "build")
     assert code == EXIT_FAILED
     assert "holds no measurements" in text
@@ -294,7 +328,7 @@ def test_softmax_is_tuned_for_recorded_traffic(tmp_path: Path, command: Run) -> 
     }
 
 
-def test_a_point_on_which_nothing_works_is_a_miss(project: Path, command: Run) -> None:
+def test_a_point_on_which_nothing_works_is_a_miss(project: Path, source: str, command: Run) -> None:
     full = modelled()
     dead = full.points[0]
     cells = dict(full.cells)
@@ -304,7 +338,7 @@ def test_a_point_on_which_nothing_works_is_a_miss(project: Path, command: Run) -
     write_measurements(
         project / "tuning/measurements/scale.model-132.jsonl",
         matrix,
-        context(kernel="scale", source=_source(project)),
+        context(kernel="scale", source=source),
     )
     code, text = command("tune", str(project), "--phase", "build", "--max-slowdown", "1.5")
     assert code == EXIT_FAULTS

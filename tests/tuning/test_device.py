@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -113,6 +114,56 @@ def test_candidates_are_captured_once_and_sampled_in_rounds(
         list(core.check(replace(task, point="another"), found.candidates, None, marks, serial=True))
 
 
+def test_a_launch_is_told_of_before_it_runs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that others compile it meanwhile."""
+    source = TROUBLED.replace("if block == 2:", "RAN.append(n)\n    if block == 2:")
+    (project / "torch-ext/toy/__init__.py").write_text("RAN = []\n" + source)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "toy", raising=False)
+    core = DeviceCore(site=project_place(project).site.to_json(), index=None)
+    told: list[int] = []
+    found = core.collect(lambda _: told.append(len(sys.modules["toy"].RAN)))
+    assert told == list(range(len(found)))
+
+
+def test_a_measuring_process_imports_nothing_that_it_does_not_need() -> None:
+    """It starts while a person waits; what reads projects takes half a second to import."""
+    modules = ("worker", "device", "compile_server")
+    names = ", ".join(f"kernel_builder.tuning.runners.{name}" for name in modules)
+    code = (
+        f"import sys, {names}; print({{'pydantic', 'torch', 'triton', 'jax'}} & {{*sys.modules}})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+NAMES_OF_TORCH = """
+import sys
+from kernel_builder.tuning import Case, workload
+from kernel_builder.tuning.collect import filled_memory, one_thread
+import torch
+
+case = Case(n=1000)
+made = workload(call=max, cases=[case])(lambda n, device: (torch.rand(n, device=device),))
+(first,), _ = made.arguments(case, "cpu")
+torch.rand(3)
+(second,), _ = made.arguments(case, "cpu")
+assert torch.equal(first, second)
+with filled_memory(), one_thread():
+    assert torch.empty(1000).isnan().all()
+assert not torch.are_deterministic_algorithms_enabled()
+print([n for n in ("torch._dynamo", "torch._inductor.config", "sympy") if n in sys.modules])
+"""
+
+
+def test_making_inputs_does_not_import_the_compiler_of_torch() -> None:
+    """`torch.manual_seed` and the like do, for seconds, before the first launch is found."""
+    pytest.importorskip("torch")
+    command = [sys.executable, "-c", NAMES_OF_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 WORKLOADS = """
 import torch
 from rms_norm import rms_norm
@@ -172,7 +223,7 @@ class Device:
             record=lambda: None,
             query=self.was_late,
             synchronize=lambda: None,
-            elapsed_time=lambda end: self.ms * 3,
+            elapsed_time=lambda end: self.ms,
         )
 
     def was_late(self) -> bool:
@@ -196,7 +247,7 @@ def test_a_sample_that_holds_host_time_is_taken_again_after_a_longer_wait() -> N
     timed = timer.capture(lambda: None)
     device.late = 2
     device.waits.clear()
-    assert timer.sample(timed) == pytest.approx(device.ms * 3 / timed.launches)
+    assert timer.sample(timed) == pytest.approx(device.ms / timed.launches)
     first, second, third = device.waits
     assert (second, third) == (2 * first, 4 * first)
 
@@ -210,12 +261,12 @@ def test_a_host_that_is_always_late_is_an_error() -> None:
         timer.sample(timed)
 
 
-@pytest.mark.parametrize(("ms", "launches"), [(0.001, 40), (0.06, 6), (1.0, 4), (10.0, 1)])
+@pytest.mark.parametrize(("ms", "launches"), [(0.001, 40), (0.06, 6), (0.9, 2), (1.0, 1)])
 def test_a_graph_holds_more_launches_of_short_kernels(ms: float, launches: int) -> None:
     runs: list[int] = []
     timed = GraphTimer(Device(ms=ms), "warm").capture(lambda: runs.append(1))
     assert timed.launches == launches
-    assert len(runs) == 4 + launches
+    assert len(runs) == 1 + launches
 
 
 def test_a_launch_that_cannot_be_captured_leaves_no_open_capture() -> None:

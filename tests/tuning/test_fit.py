@@ -72,7 +72,6 @@ def cost(matrix: Matrix, fitted: Fitted) -> float:
     return sum(s.point.weight * math.log(s.slowdown or 1.0) for s in finite)
 
 
-@settings(max_examples=60, deadline=None)
 @given(matrices(), st.sampled_from([LAVISH, SPARE, BLURRED]))
 def test_a_failing_configuration_is_never_chosen_where_one_of_the_tree_works(
     matrix: Matrix, complexity: Complexity
@@ -91,7 +90,6 @@ def test_a_failing_configuration_is_never_chosen_where_one_of_the_tree_works(
             assert math.isfinite(chosen)
 
 
-@settings(max_examples=40, deadline=None)
 @given(matrices())
 def test_a_tree_costs_no_more_than_the_best_single_configuration(matrix: Matrix) -> None:
     if not works(matrix) or any(c.ms is None for c in matrix.cells.values()):
@@ -104,7 +102,6 @@ def test_a_tree_costs_no_more_than_the_best_single_configuration(matrix: Matrix)
     assert cost(matrix, tree) <= cost(matrix, single) + 1e-6
 
 
-@settings(max_examples=40, deadline=None)
 @given(matrices(), st.integers(1, 4))
 def test_limits_and_thresholds(matrix: Matrix, limit: int) -> None:
     if not works(matrix):
@@ -126,7 +123,7 @@ def test_limits_and_thresholds(matrix: Matrix, limit: int) -> None:
             assert min(values) <= node.test.threshold < max(values)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(matrices())
 def test_the_same_measurements_give_the_same_tree_in_any_order(matrix: Matrix) -> None:
     if not works(matrix):

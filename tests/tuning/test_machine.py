@@ -37,6 +37,12 @@ def test_everything_starts_before_anything_is_waited_for(project: Path, told: li
     assert runners[0]._compilers is runners[1]._compilers is not None
 
 
+def test_one_gpu_is_not_counted(project: Path, told: list[str]) -> None:
+    """Counting imports torch, and the process that measures finds out by itself."""
+    assert len(machine.device_runners(project_place(project).site, 1, "warm")) == 1
+    assert "count" not in told
+
+
 def test_too_few_gpus_end_what_was_started(project: Path, told: list[str]) -> None:
     with pytest.raises(TuningError, match="--gpus 3, but torch sees 2"):
         machine.device_runners(project_place(project).site, 3, "warm")

@@ -106,6 +106,16 @@ def lists(n, device):
 """
 
 
+def write_project(root: Path) -> Path:
+    """A project with a pure-Python tunable, `toy`, and workloads for it; gives its folder."""
+    (root / "torch-ext/toy").mkdir(parents=True)
+    (root / "tuning").mkdir()
+    (root / "build.toml").write_text(PROJECT)
+    (root / "torch-ext/toy/__init__.py").write_text(PACKAGE)
+    (root / "tuning/workloads.py").write_text(WORKLOADS)
+    return root
+
+
 def write_measurements(path: Path, matrix: Matrix, where: Context) -> None:
     """A measurement file that holds a matrix, written line by line as the format says."""
     lines: list[dict[str, Any]] = [{"context": where.id, **where.to_json()}]

@@ -20,7 +20,7 @@ __all__ = ["CONFIGS", "Found", "Inventory", "Outcome", "Pool", "Subject", "sprea
 COMPILE_SECONDS = 60.0
 CONFIGS = 4
 """Configurations of a kernel that are compiled for each target while one of them fits."""
-_WORTH_A_WORKER = 4  # kernels times targets: a worker spends seconds on importing torch
+_WORTH_A_WORKER = 12  # compilations, of 0.1 to 1 s: a worker spends 3 s on importing torch
 
 
 class Pool:
@@ -76,7 +76,8 @@ class Pool:
                 done.put(error)
                 raise
 
-        useful = self._workers[: 1 + len(pairs) // _WORTH_A_WORKER]
+        compilations = sum(min(len(kernel.configs), configs) for kernel, _ in pairs)
+        useful = self._workers[: 1 + compilations // _WORTH_A_WORKER]
         with ThreadPoolExecutor(max_workers=len(useful)) as threads:
             for worker in useful:
                 threads.submit(work, worker)

@@ -47,6 +47,7 @@ class Report:
         left_out: leave-one-shape-out scores of trees of the same complexity.
         single: scores on all points of the one configuration that is best for all together.
         misses: how it misses the goal; empty if it does not.
+        recorded: those of them that the evidence beside the tree has told of already.
         complexity: of the tree.
         considered: number of complexities that were compared to choose it.
     """
@@ -61,6 +62,12 @@ class Report:
     misses: tuple[Miss, ...]
     complexity: Complexity
     considered: int = 0
+    recorded: tuple[Miss, ...] = ()
+
+    @property
+    def new_misses(self) -> tuple[Miss, ...]:
+        """Misses that nobody has been told of."""
+        return tuple(miss for miss in self.misses if miss not in self.recorded)
 
 
 def newest_context(
@@ -157,5 +164,8 @@ def find_misses(matrix: Matrix, scores: dict[str, Scores], limit: float) -> list
     mean = scores["left out"].geomean
     if mean > limit:
         text = f"geometric mean {mean:.3f}x of the best, limit {limit:.3f}x"
+        if math.isinf(mean):
+            count = sum(score.slowdown == math.inf for score in scores["left out"].known)
+            text = f"the choice fails on {count} of the shapes"
         misses.append(Miss(where="left out", text=text, slowdown=mean))
     return misses

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,24 +54,28 @@ class OpenSite:
         """All distinct launches of all cases.
 
         Args:
-            notice: called with each as it is found, before all of its weight is known.
+            notice: called with each before it runs for the first time, so before all of its weight
+                is known: others can compile it while it runs here.
 
         Raises:
             TuningError: a case raises or makes no launch; names the case.
         """
         found: dict[str, Found] = {}
+
+        def see(name: str, case: Case, seen: list[str], live: LiveLaunch) -> None:
+            seen.append(live.launch.key)
+            if note(found, live, name, case):
+                notice(found[seen[-1]])
+
         for name, workload, case in self.workloads:
-            seen: list[LiveLaunch] = []
-            self.call(name, workload, case, seen.append)
+            seen: list[str] = []
+            self.call(name, workload, case, partial(see, name, case, seen))
             if not seen:
                 raise TuningError(
                     f"workload case {name} launches no tunable",
                     hint=f"tunables of the package: {', '.join(self.tunables) or 'none'}; kernels "
                     "are found when they are module-level names",
                 )
-            for live in seen:
-                if note(found, live, name, case):
-                    notice(found[live.launch.key])
         return list(found.values())
 
     def call(
@@ -98,6 +103,8 @@ class OpenSite:
         try:
             with capture(choose), one_thread(), filled_memory():
                 result = workload.call(*args, **kwargs)
+        except TuningError:  # of the callback
+            raise
         except Exception as error:
             raise TuningError(
                 f"workload case {name} raised {type(error).__name__}: {error}",
@@ -190,15 +197,18 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def filled_memory() -> Iterator[None]:
-    """Let torch fill fresh memory with NaN, so that what a kernel fails to write is seen."""
+    """Let torch fill fresh memory with NaN, so that what a kernel fails to write is seen.
+
+    torch's public switch would also import its compiler, for seconds, and change what that does.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         yield
         return
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+        torch._C._set_deterministic_algorithms(before, warn_only=warn_only)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kernel_builder.tuning.fit import Complexity, FitOptions, fit
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, geomean
+from kernel_builder.tuning.spread import spread
 from kernelhub.formats.tree import Config, Leaf, Literal, Node
 from kernelhub.formats.tree_compile import holds
 
@@ -66,6 +68,11 @@ class Scores:
         return sorted(missed, key=lambda s: -(s.slowdown or 1.0))
 
 
+def slowdown_text(slowdown: float) -> str:
+    """A slowdown for people; a choice that fails has none."""
+    return "fails" if math.isinf(slowdown) else f"{slowdown:.3f}x"
+
+
 def ranker(root: Node, configs: Sequence[Config]) -> Rank:
     """The configurations of the tree's leaf for some features."""
 
@@ -108,13 +115,18 @@ def leave_one_shape_out(matrix: Matrix, options: FitOptions, complexity: Complex
     groups: dict[tuple[tuple[str, Literal], ...], list[Point]] = {}
     for point in matrix.points:
         groups.setdefault(tuple(sorted(point.features.items())), []).append(point)
-    scores: list[Score] = []
-    for left_out in groups.values():
-        ids = {p.id for p in left_out}
-        training = matrix.only([p for p in matrix.points if p.id not in ids])
-        if not any(training.best(p) is not None for p in training.points):
-            continue
-        fitted = fit(training, options, complexity=complexity)
-        scored = evaluate(ranker(fitted.root, fitted.configs), matrix.only(left_out))
-        scores += scored.scores
-    return Scores(scores=tuple(scores))
+    work = partial(_left_out, matrix, options, complexity)
+    scored = spread(work, list(groups.values()))
+    return Scores(scores=tuple(score for of_group in scored for score in of_group))
+
+
+def _left_out(
+    matrix: Matrix, options: FitOptions, complexity: Complexity, left_out: Sequence[Point]
+) -> tuple[Score, ...]:
+    """Scores of some points by a tree that was fitted to the others; none if those do not work."""
+    ids = {p.id for p in left_out}
+    training = matrix.only([p for p in matrix.points if p.id not in ids])
+    if not any(training.best(p) is not None for p in training.points):
+        return ()
+    fitted = fit(training, options, complexity=complexity)
+    return evaluate(ranker(fitted.root, fitted.configs), matrix.only(left_out)).scores

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kernel_builder.tuning.runners.compilers import Compilers, can_fork
-from kernel_builder.tuning.runners.device import no_gpu
+from kernel_builder.tuning.runners.gpu import no_gpu
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
 from kernel_builder.tuning.site import Site
+from kernel_builder.tuning.spread import usable_cores
 from kernelhub.errors import MissingExtra, TuningError
 from kernelhub.formats.tpu import TpuChip
 from kernelhub.formats.tree import DeviceFacts
@@ -64,8 +64,9 @@ def device_runners(
         runners[0].start()
         if compilers is not None:
             compilers.start()
-        # Both import torch while this process does, which has to count.
-        for index in range(1, _checked(gpus)):
+        # Both import torch while this process does, which has to count; of one, its own process
+        # says whether it is there.
+        for index in range(1, 1 if gpus == 1 else _checked(gpus)):
             runners.append(runner(index))
             runners[-1].start()
     except BaseException:
@@ -105,13 +106,6 @@ def _checked(gpus: int | None) -> int:
     if gpus is not None and gpus > available:
         raise TuningError(f"--gpus {gpus}, but torch sees {available}")
     return available if gpus is None else gpus
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def collecting_runner(site: Site, *, interpret: bool = False) -> ProcessRunner:

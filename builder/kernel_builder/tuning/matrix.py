@@ -5,6 +5,7 @@ The fit, the evaluation, the reports and the benchmarks all read this one form.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,12 @@ REASONS = (
 
 def config_key(config: Config) -> str:
     """One text for one configuration, whatever the order of its entries."""
-    return json.dumps(dict(config), sort_keys=True, separators=(",", ":"))
+    return _text(tuple(sorted((name, value, type(value)) for name, value in config.items())))
+
+
+@functools.lru_cache(maxsize=1 << 16)  # a fit asks a hundred thousand times, of some dozens
+def _text(items: tuple[tuple[str, Literal, type], ...]) -> str:
+    return json.dumps({name: value for name, value, _ in items}, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from kernel_builder.tuning.build import Report, judge
 from kernel_builder.tuning.fit import Complexity, FitOptions
+from kernel_builder.tuning.goals import with_recorded
 from kernel_builder.tuning.log import Context, Measurements
 from kernel_builder.tuning.matrix import Matrix
 from kernel_builder.tuning.site import measurement_file
 from kernel_builder.tuning.tune import Place
 from kernelhub.errors import FormatError, Problem, StoreError, TuningError
-from kernelhub.formats.evidence import parse_evidence
+from kernelhub.formats.evidence import Goal, parse_evidence
 from kernelhub.formats.tree import Tree, parse
 
 
@@ -24,16 +25,24 @@ class _Evidence:
     Attributes:
         complexity: of the tree, for leave-one-shape-out.
         fitted: ids of the points that the tree was fitted to.
+        goal: what was asked of the tree, and how it misses it.
     """
 
     complexity: Complexity
     fitted: frozenset[str]
+    goal: Goal
 
 
-def evaluate_shipped(place: Place, kernels: Sequence[str], max_slowdown: float) -> list[Report]:
+def evaluate_shipped(
+    place: Place, kernels: Sequence[str], max_slowdown: float | None = None
+) -> list[Report]:
     """A report for each tree of the package, or for those of the named kernels.
 
     A point that was measured but is not in the tree's evidence as fitted counts as held out.
+
+    Args:
+        max_slowdown: a goal to judge by as if nothing were known of misses; None: each tree's own,
+            whose evidence may tell of misses.
 
     Raises:
         TuningError: the package holds no tree, or a tree has no measurements to judge it by.
@@ -51,15 +60,19 @@ def evaluate_shipped(place: Place, kernels: Sequence[str], max_slowdown: float) 
     return [_evaluate(place, path, max_slowdown) for path in chosen]
 
 
-def _evaluate(place: Place, path: Path, max_slowdown: float) -> Report:
+def _evaluate(place: Place, path: Path, max_slowdown: float | None) -> Report:
     tree = parse(_read(path).decode("utf-8", "replace"), path.name)
     evidence = _evidence(path.with_suffix(".json"))
     file = measurement_file(place.measurements, tree.kernel, tree.device.slug)
     measurements = Measurements.read(file)
     context = _context_of(tree, measurements)
     matrix = _with_held_out(measurements.matrix(context), evidence.fitted)
-    options = FitOptions(max_configs=len(tree.configs), max_slowdown=max_slowdown)
-    return judge(tree, matrix, context, options, evidence.complexity)
+    goal = evidence.goal
+    options = FitOptions(
+        max_configs=goal.max_configs, max_slowdown=max_slowdown or goal.max_slowdown
+    )
+    report = judge(tree, matrix, context, options, evidence.complexity)
+    return report if max_slowdown is not None else with_recorded(report, goal)
 
 
 def _context_of(tree: Tree, measurements: Measurements) -> Context:
@@ -99,7 +112,9 @@ def _evidence(path: Path) -> _Evidence:
             str(path), [problem], hint="build it anew: kernel-builder tune"
         ) from error
     return _Evidence(
-        complexity=complexity, fitted=frozenset(p.id for p in found.points if not p.held_out)
+        complexity=complexity,
+        fitted=frozenset(p.id for p in found.points if not p.held_out),
+        goal=found.goal,
     )
 
 

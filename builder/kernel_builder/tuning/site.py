@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernel_builder.project import Project
 from kernelhub.errors import InputError
+
+if TYPE_CHECKING:  # measuring processes import this module, and need nothing of a project
+    from kernel_builder.project import Project
 
 MEASUREMENTS = "tuning/measurements"
 

@@ -13,6 +13,7 @@ from kernel_builder.tuning.plan import MeasureOptions
 from kernel_builder.tuning.race import RaceRules
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernel_builder.tuning.site import Site
+from kernel_builder.tuning.spread import usable_cores
 from kernelhub.errors import InputError
 from kernelhub.formats.tpu import CHIPS, TpuChip, chip_of_name
 
@@ -63,7 +64,7 @@ class Stationed:
                 yield devices
             return
         with tempfile.TemporaryDirectory(prefix="kernelhub-compiled-") as folder:
-            cores = max(1, machine.usable_cores())
+            cores = max(1, usable_cores())
             compilers = machine.compiler_runners(
                 site, self.chip, Path(folder), cores, self.finalists
             )

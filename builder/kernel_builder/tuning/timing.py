@@ -1,9 +1,9 @@
 """Device time of one launch by CUDA-graph replay.
 
-A graph holds several launches, enough for some tenths of a millisecond. Before each sample the
-device is kept busy by a short wait, so that the start event, the replay and the end event are all
-queued before the first of them is reached: no host time is in the sample. A sample for which that
-was not so is taken again with a longer wait.
+A graph holds several launches, enough for some tenths of a millisecond; a long one is alone.
+Before each sample the device is kept busy by a short wait, so that the start event, the replay and
+the end event are all queued before the first of them is reached: no host time is in the sample. A
+sample for which that was not so is taken again with a longer wait.
 
 The policy "warm" replays launches one after the other on the same arguments, as a kernel in a loop
 would run: small arguments come from the L2 cache. "cold" overwrites the cache before each sample
@@ -21,8 +21,8 @@ from kernelhub.errors import TuningError
 
 _TARGET_MS = 0.4
 _MOST_LAUNCHES = 40
-_LEAST_LAUNCHES = 4
-_LONG_MS = 4.0  # a launch of this length is sampled alone
+_LEAST_LAUNCHES = 2
+_LONG_MS = 1.0  # a launch of this length is sampled alone; a replay's own 0.004 ms are lost in it
 _WAIT_CYCLES = 200_000  # about 0.1 ms
 _LONGEST_WAIT = 64 * _WAIT_CYCLES
 _ATTEMPTS = 30
@@ -58,14 +58,13 @@ class GraphTimer:
         )
 
     def capture(self, run: Callable[[], object]) -> Timed:
-        """Record launches of an already compiled configuration into a graph.
+        """Record launches of a configuration that has run before into a graph.
 
         Raises whatever `run` raises, and RuntimeError where it does what a graph cannot hold.
         """
         torch = self._torch
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(self._stream):
-            run()
             launches = self._launches(run)
             # Not `torch.cuda.graph`, which empties torch's memory cache at every capture. Other
             # threads compile meanwhile; what they call must not end this thread's capture.
@@ -116,11 +115,10 @@ class GraphTimer:
         start, end = self._events
         self._torch.cuda._sleep(self._wait)
         start.record()
-        for _ in range(3):
-            run()
+        run()
         end.record()
         end.synchronize()
-        estimate = max(start.elapsed_time(end) / 3, 1e-4)
+        estimate = max(start.elapsed_time(end), 1e-4)
         if estimate >= _LONG_MS:
             return 1
         return int(max(_LEAST_LAUNCHES, min(_MOST_LAUNCHES, _TARGET_MS / estimate)))

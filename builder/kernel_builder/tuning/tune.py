@@ -9,8 +9,9 @@ from pathlib import Path
 from kernel_builder.project import TUNING_FOLDER, Project
 from kernel_builder.tuning.artifacts import write_artifacts
 from kernel_builder.tuning.build import Report, build_tree, newest_context
+from kernel_builder.tuning.evaluate import slowdown_text
 from kernel_builder.tuning.evidence import render_evidence
-from kernel_builder.tuning.fit import FitOptions
+from kernel_builder.tuning.goals import Wanted, goal_beside, with_recorded
 from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.site import Site, measurement_folder, site_of
 from kernelhub import settings
@@ -100,7 +101,7 @@ def overlay_place(
 
 def build(
     place: Place,
-    options: FitOptions,
+    wanted: Wanted,
     *,
     kernels: Sequence[str] = (),
     device: str | None = None,
@@ -111,9 +112,12 @@ def build(
 ) -> list[Built]:
     """Build every measured kernel (or those named) on every measured device (or the one named).
 
-    A tree that misses its goal is written only with `allow_misses`; its evidence then says so.
+    A tree that misses its goal is written only with `allow_misses`; its evidence then says so. A
+    tree that is built anew keeps its goal, and the misses that its evidence tells of are no news.
 
     Args:
+        wanted: the goal, as far as it is not that of the tree that is there. Where it names a
+            slowdown, misses of the tree that is there are not excused.
         device: slug of the device whose trees are built; those of others are not touched.
         sources: hashes of the kernels as they are now; measurements of others are not used.
             None: they cannot be known.
@@ -129,13 +133,17 @@ def build(
         found = Measurements.read(path)
         kernel = _kernel_of(found)
         source = None if sources is None else sources.get(kernel, "removed")
+        known = goal_beside(place.output / f"{path.stem}.py")
+        options = wanted.options(known)
         report = build_tree(found, newest_context(found, source, l2), options)
+        if wanted.max_slowdown is None:
+            report = with_recorded(report, known)
         files_written: list[Path] = []
-        if not report.misses or allow_misses:
+        if not report.new_misses or allow_misses:
             evidence = render_evidence(report, options)
             files_written = write_artifacts(place.output, report.tree, evidence)
         built.append(Built(report=report, files=tuple(files_written)))
-        reporter.advance(1, note=f"{kernel}: {report.left_out.geomean:.3f}x left out")
+        reporter.advance(1, note=f"{kernel}: {slowdown_text(report.left_out.geomean)} left out")
     reporter.done()
     return built
 

@@ -282,5 +282,7 @@ def _seed() -> None:
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
         numpy.random.seed(0)
-    if torch is not None:
-        torch.manual_seed(0)
+    if torch is not None:  # torch.manual_seed would import its compiler, which takes seconds
+        torch.default_generator.manual_seed(0)
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed_all(0)

@@ -27,6 +27,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from kernel_builder.tuning.runners.ahead import Ahead, hash_compiler
 from kernel_builder.tuning.runners.facts import failure_of
 from kernel_builder.tuning.runners.forks import Forks, Job
 from kernel_builder.tuning.runners.recipe import rebuilt
@@ -95,7 +96,10 @@ def main() -> None:
     os.dup2(2, 1)
     first = _first_line(0)
     os.environ.update(dict.fromkeys(_VISIBLE, ""))
+    ahead = Ahead()
+    hash_compiler(ahead)
     tunables = OpenSite(Site(**first["site"]), "cpu").tunables
+    ahead.join()  # a fork takes no threads along
 
     def answer(job: Job, outcome: Any) -> None:
         answers.write(json.dumps({"job": job["job"], "outcome": outcome}) + "\n")
@@ -109,10 +113,7 @@ def main() -> None:
 
 
 def _warm_up(tunables: Mapping[str, Any]) -> None:
-    """Do once what every child would have to do: hash the compiler, and the kernels' sources."""
-    from triton.runtime import cache
-
-    cache.triton_key()
+    """Do once what every child would have to do: hash the kernels' sources."""
     for tunable in tunables.values():
         if tunable.language == "triton" and hasattr(tunable.jit, "cache_key"):
             _ = tunable.jit.cache_key

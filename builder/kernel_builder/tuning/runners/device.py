@@ -11,14 +11,16 @@ from kernel_builder.tuning.collect import OpenSite
 from kernel_builder.tuning.compare import difference, snapshot
 from kernel_builder.tuning.matrix import config_key
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
+from kernel_builder.tuning.runners.ahead import Ahead, hash_compiler
 from kernel_builder.tuning.runners.core import Marks, Poisoned
 from kernel_builder.tuning.runners.facts import count_compilations, failure_of, tools_of
+from kernel_builder.tuning.runners.gpu import no_gpu, open_device, torch_with_gpu
 from kernel_builder.tuning.site import Site
 from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
 from kernelhub import interpreter
 from kernelhub.dispatch.capturing import LiveLaunch
 from kernelhub.dispatch.device import torch_device
-from kernelhub.errors import MissingExtra, TuningError
+from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config
 
 _BENCHES = 2  # points whose arguments are kept: the last and the one that is measured
@@ -30,7 +32,6 @@ class _Bench:
 
     task: Task
     live: LiveLaunch
-    configs: Mapping[str, Config] = field(default_factory=dict)
     expected: Any = None
     base: str = ""  # key of the configuration that gave `expected`
     failed: dict[str, Outcome] = field(default_factory=dict)
@@ -73,15 +74,20 @@ class DeviceCore:
         self._torch: Any = None
         self._index = index
         self._l2 = l2
+        ahead = Ahead()
         if interpret:
             interpreter.enable()
         if index is not None:
-            self._torch = _torch_with_gpu(index)
+            hash_compiler(ahead)
+            self._torch = torch_with_gpu(index)
+            open_device(ahead, self._torch, index)
         self._compilations = count_compilations()
         self._site = OpenSite(Site(**site), "cpu" if index is None else f"cuda:{index}")
+        ahead.join()
         self._pool = ThreadPoolExecutor(threads, initializer=self._enter_thread)
         self._timer: GraphTimer | None = None
         self._benches: dict[tuple[str, str], _Bench] = {}
+        self._configs: dict[str, Config] = {}  # one object for each: adapters remember by identity
 
     def station(self) -> Station:
         facts = None if self._index is None else torch_device(self._index)
@@ -108,7 +114,7 @@ class DeviceCore:
         *,
         serial: bool,
     ) -> Iterator[Outcome]:
-        bench = self._bench(task)
+        bench, configs = self._bench(task), self._known(configs)
         if base is not None and not bench.base and base not in configs:
             # Another process has checked it; here its result is needed to compare with.
             yield self._verify(bench, base)
@@ -131,7 +137,7 @@ class DeviceCore:
     ) -> Iterator[Outcome]:
         if self._timer is None:
             self._timer = GraphTimer(self._torch, self._l2)
-        bench = self._bench(task)
+        bench, configs = self._bench(task), self._known(configs)
         ready: list[Config] = []
         for config in configs:
             marks.begin(config)
@@ -151,6 +157,9 @@ class DeviceCore:
         samples = interleaved(self._timer, timed, rounds, tick=tick, seed=rounds)
         for config, of_config in zip(ready, samples, strict=True):
             yield Outcome(config=config, samples=tuple(of_config))
+
+    def _known(self, configs: Sequence[Config]) -> list[Config]:
+        return [self._configs.setdefault(config_key(config), config) for config in configs]
 
     def _bench(self, task: Task) -> _Bench:
         key = (task.kernel, task.point)
@@ -253,6 +262,7 @@ class DeviceCore:
         try:
             # Restore once what the author declared; repeated launches then run as in use.
             bench.live.run(config, restore=True)
+            self._synchronize()  # the timer has a stream of its own
             bench.timed[key] = self._timer.capture(lambda: bench.live.run(config))
             self._synchronize()
         except Exception as error:  # noqa: BLE001 - see `_verify`
@@ -276,25 +286,6 @@ class DeviceCore:
     def _enter_thread(self) -> None:
         if self._index is not None:
             self._torch.cuda.set_device(self._index)
-
-
-def _torch_with_gpu(index: int) -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtra("measuring", "triton") from error
-    if not torch.cuda.is_available() or index >= torch.cuda.device_count():
-        raise no_gpu()
-    torch.cuda.set_device(index)
-    return torch
-
-
-def no_gpu() -> TuningError:
-    """There is nothing to measure on."""
-    return TuningError(
-        "measuring needs a GPU that torch can see, and there is none",
-        hint="run this on a machine with one; `--phase build` refits from measurements without it",
-    )
 
 
 def _base_first(configs: Sequence[Config], base: Config) -> list[Config]:
