@@ -12,6 +12,7 @@ logarithm of each size, always the same; every third is held out, so that nobody
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Sizes:
 
     def at(self, share: float) -> int:
         """The size at a share, in [0, 1), of the way from low to high by ratio."""
-        exact = self.low * (self.high / self.low) ** share
+        exact = self.low * math.pow(self.high / self.low, share)
         return min(max(round(exact / self.multiple) * self.multiple, self._least), self._most)
 
 
@@ -79,7 +80,7 @@ def drawn(
     for _ in range(_PATIENCE * count):
         if len(found) == count:
             break
-        values = {
+        values: dict[str, Any] = {
             name: given.at(share) if isinstance(given, Sizes) else given[int(share * len(given))]
             for name, given in parameters.items()
             for share in (source.random(),)
