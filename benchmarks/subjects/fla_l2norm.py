@@ -4,7 +4,7 @@ import torch
 from fla.modules.norm.l2norm import l2norm_bwd, l2norm_fwd
 
 from benchmarks.subjects.shapes import rows_and_columns
-from kernel_builder.tuning import workload
+from kernel_builder.tuning import Sizes, drawn, workload
 
 _FITTED = [(m, n) for m in (2048, 16384, 131072, 524288) for n in (64, 128, 192, 256, 512)] + [
     (256, 64),
@@ -17,6 +17,7 @@ _HELD_OUT = [
     (32768, 320), (65536, 96), (65536, 256), (262144, 64), (262144, 128), (300000, 192),
 ]  # fmt: skip
 _EPS = 1e-6
+_DRAWN = drawn(48, M=Sizes(256, 1 << 20), N=Sizes(32, 512, multiple=32), dtype=["bfloat16"])
 
 
 def forward_and_backward(x, dy):
@@ -36,7 +37,7 @@ def reference(x, dy):
     call=forward_and_backward,
     reference=reference,
     tolerance=3e-2,
-    cases=rows_and_columns(_FITTED, _HELD_OUT),
+    cases=[*rows_and_columns(_FITTED, _HELD_OUT), *_DRAWN],
 )
 def l2norm(M, N, dtype, device):
     """x and dy, both (M, N): tokens times heads, head dimension."""

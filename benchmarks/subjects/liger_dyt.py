@@ -4,7 +4,7 @@ import torch
 from liger_kernel.ops.dyt import liger_dyt_bwd, liger_dyt_fwd
 
 from benchmarks.subjects.shapes import rows_and_columns
-from kernel_builder.tuning import workload
+from kernel_builder.tuning import Sizes, drawn, workload
 
 _FITTED = [(m, n) for m in (64, 512, 4096, 16384) for n in (768, 1536, 2048, 4096, 8192)] + [
     (1, 4096),
@@ -16,6 +16,13 @@ _HELD_OUT = [
     (16, 3072), (32, 5120), (128, 2560), (256, 4096), (777, 2048), (1024, 1024),
     (2048, 3584), (2048, 6144), (3000, 5120), (8192, 1280), (8192, 3072), (12288, 4096),
 ]  # fmt: skip
+_DRAWN = drawn(
+    72,
+    M=Sizes(1, 16384),
+    N=Sizes(512, 16384, multiple=64),
+    dtype=["bfloat16"],
+    keep=lambda M, N, **_: (M, N) not in _FITTED,
+)
 
 
 def forward_and_backward(x, alpha, gamma, beta, dy):
@@ -35,7 +42,7 @@ def reference(x, alpha, gamma, beta, dy):
     call=forward_and_backward,
     reference=reference,
     tolerance=3e-2,
-    cases=rows_and_columns(_FITTED, _HELD_OUT),
+    cases=[*rows_and_columns(_FITTED, _HELD_OUT), *_DRAWN],
 )
 def dyt(M, N, dtype, device):
     """x (M, N), alpha (1,), gamma (N,), beta (N,), dy (M, N)."""

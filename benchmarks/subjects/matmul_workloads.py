@@ -3,7 +3,7 @@
 import torch
 
 from benchmarks.subjects.matmul import matmul
-from kernel_builder.tuning import Case, workload
+from kernel_builder.tuning import Case, Sizes, drawn, workload
 
 _LAYERS = ((4096, 4096), (11008, 4096), (4096, 11008), (1024, 8192))
 _FITTED = [(m, n, k) for m in (16, 128, 512, 1024, 2048, 4096) for n, k in _LAYERS]
@@ -19,9 +19,15 @@ _HELD_OUT = [
     (256, 4096, 4096), (256, 8192, 1024), (384, 6144, 4096), (768, 5120, 5120),
     (1536, 4096, 4096), (3000, 4096, 4096), (3072, 2048, 8192), (8192, 4096, 4096),
     (8, 6144, 4096), (48, 4096, 4096), (448, 11008, 4096), (1152, 5120, 5120), (5000, 2560, 8192),
-    # Drawn at random.
     (24, 5120, 5120), (200, 5120, 5120), (6144, 4096, 4096),
 ]  # fmt: skip
+_DRAWN = drawn(
+    99,
+    M=Sizes(1, 8192),
+    N=Sizes(1024, 16384, multiple=128),
+    K=Sizes(1024, 16384, multiple=128),
+    keep=lambda M, N, K: M * N * K <= 1 << 38,
+)
 
 
 @workload(
@@ -31,6 +37,7 @@ _HELD_OUT = [
     cases=[
         *(Case(M=m, N=n, K=k) for m, n, k in _FITTED),
         *(Case(M=m, N=n, K=k, held_out=True) for m, n, k in _HELD_OUT),
+        *_DRAWN,
     ],
 )
 def linear(M, N, K, device):

@@ -249,7 +249,7 @@ def test_launches_of_triton_kernels_are_listed_without_a_gpu(tmp_path: Path, com
     )
     assert code == 0, text
     assert "kernels.softmax_forward  rows/M=2 N=100" in text
-    assert "default BLOCK_M=1" in text
+    assert "default TILE=512" in text
 
 
 def test_recorded_traffic_is_what_is_tuned_for(project: Path, command: Run, tmp_path: Path) -> None:

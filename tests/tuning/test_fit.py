@@ -258,6 +258,44 @@ def test_luck_at_one_size_does_not_outweigh_the_sizes_around_it() -> None:
     assert (choice(0.0), choice(1.0)) == (1, 2)
 
 
+def test_a_choice_that_suits_a_stretch_in_the_middle_alone_is_found() -> None:
+    """No single cut gains anything there: both of its sides go on as before."""
+    sizes = (100, 200, 300, 400, 1000, 2000, 3000, 4000, 6000, 7000, 8000)
+    points = tuple(Point(id=str(n), features={"N": n, "x": n % 7}) for n in sizes)
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    a, b = map(config_key, configs)
+    middle = [n for n in sizes if 500 < n < 3500]
+    cells = {(str(n), a): Cell(ms=2.0 if n in middle else 1.0) for n in sizes}
+    cells |= {(str(n), b): Cell(ms=1.0 if n in middle else 2.0) for n in sizes}
+    matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
+    exact = Complexity(configs=2, compound=False, price=0.0, blur=0.0)
+    fitted = fit(matrix, FitOptions(), complexity=exact)
+    assert evaluate(ranker(fitted.root, fitted.configs), matrix).worst == 1.0
+    assert fitted.features == {"N": "int"}
+
+
+def test_the_test_that_gains_most_at_the_root_does_not_hide_a_simpler_tree() -> None:
+    """A holds up to S = 15000 where D is small and up to 7000 where it is not: three tests say so,
+    the first of which, D, gains less than S does."""
+    shapes = [
+        (s, d)
+        for d in (64, 128, 256)
+        for s in (2048, 4096, 8192, 14336, 16384, 28672, 32768, 49152, 57344, 65536)
+    ] + [(6144, 256), (7168, 256)]
+    points = tuple(Point(id=f"{s} {d}", features={"S": s, "D": d}) for s, d in shapes)
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    a, b = map(config_key, configs)
+    held = {f"{s} {d}" for s, d in shapes if s < (15000 if d < 200 else 7000)}
+    cells = {(p.id, a): Cell(ms=1.0) if p.id in held else Cell(reason="fault") for p in points}
+    cells |= {(p.id, b): Cell(ms=1.4 if p.id in held else 1.0) for p in points}
+    matrix = Matrix(kernel="k", points=points, configs=configs, cells=cells)
+    fitted = fit(matrix, FitOptions())
+    rank = ranker(fitted.root, fitted.configs)
+    assert sum(isinstance(node, Split) for node, _ in nodes(fitted.root, [])) <= 3
+    assert rank({"S": 7168, "D": 128})[0] == {"BLOCK": 1}
+    assert rank({"S": 7168, "D": 256})[0] == {"BLOCK": 2}
+
+
 def test_a_failure_stays_one_whatever_the_points_around_it_say() -> None:
     points = tuple(Point(id=str(n), features={"N": n}) for n in (1000, 1001))
     configs = ({"BLOCK": 1}, {"BLOCK": 2})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.tuning import Case
+from kernel_builder.tuning import Case, Sizes, drawn
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernel_builder.tuning.tune import project_place
 from kernel_builder.tuning.workloads import from_record, load_workloads
@@ -130,3 +130,36 @@ def lists(n, device): ...
     ]
     with pytest.raises(TuningError, match="launches of other that no workload can make"):
         from_record(workloads, [(launch("other", 1), 1)])  # type: ignore[arg-type]
+
+
+def test_drawn_cases_are_distinct_in_range_and_the_same_again() -> None:
+    def draw() -> list[Case]:
+        return drawn(
+            60,
+            M=Sizes(3, 5000),
+            N=Sizes(100, 4000, multiple=64),
+            dtype=["bfloat16", "bfloat16", "float32"],
+            keep=lambda M, N, dtype: M * N <= 1_000_000,
+        )
+
+    cases = draw()
+    assert [c.name for c in cases] == [c.name for c in draw()]
+    assert len({c.name for c in cases}) == 60
+    assert sum(c.held_out for c in cases) == 20
+    for m, n in ((c.parameters["M"], c.parameters["N"]) for c in cases):
+        assert 3 <= m <= 5000
+        assert 128 <= n <= 3968
+        assert n % 64 == 0
+        assert m * n <= 1_000_000
+    # Each factor of two is as likely as another, among the fitted and among those held out.
+    for held_out in (False, True):
+        small = [c for c in cases if c.held_out == held_out and c.parameters["M"] < 128]
+        assert 0.4 < len(small) / (20 if held_out else 40) < 0.8
+    assert {c.parameters["dtype"] for c in cases if c.held_out} == {"bfloat16", "float32"}
+
+
+def test_more_cases_than_there_are_cannot_be_drawn() -> None:
+    with pytest.raises(InputError, match="only 3 of 4 cases"):
+        drawn(4, M=Sizes(1, 3))
+    with pytest.raises(InputError, match="holds no size"):
+        Sizes(65, 127, multiple=64)

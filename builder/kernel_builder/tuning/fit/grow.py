@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kernelhub.formats.tree import Categorical, Literal, Numeric
 from kernelhub.formats.tree_compile import holds
 
+from .cut import best_cut
 from .loss import FAILURE, Rows
 from .terms import Term, categorical_tests, numeric_terms, threshold_between
 
@@ -51,29 +52,61 @@ class _Split:
     no: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """One term: the rows in its order, and its value at each row by the row's index."""
+
+    term: Term
+    order: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+Test = _Scale | Categorical
+"""What a node may test: a size, product or ratio, whose threshold is to be found, or categories."""
+
+
 class Grower:
     """Grows trees over the rows of one fit; terms and their values are computed once."""
 
     def __init__(self, rows: Rows, *, compound: bool) -> None:
         self._rows = rows
-        self._terms: list[tuple[Term, list[float]]] = [
-            (term, [term.value(f) for f in rows.features])
-            for term in numeric_terms(rows.features, compound)
+        self._tests: list[Test] = [
+            *(_scale(term, rows) for term in numeric_terms(rows.features, compound)),
+            *categorical_tests(rows.features),
         ]
-        self._categorical = categorical_tests(rows.features)
         self._blocks: list[frozenset[int]] = []
 
-    def grow(self, columns: Sequence[int]) -> Grown:
-        """The full tree that chooses among `columns`."""
+    def grow(self, columns: Sequence[int], first: Test | None = None) -> Grown:
+        """The full tree that chooses among `columns`.
+
+        Args:
+            first: what the root tests; None: what gains most there.
+        """
         losses = [
             among(row, pruned, columns)
             for row, pruned in zip(self._rows.loss, self._rows.pruned, strict=True)
         ]
         self._blocks = [self._rows.blocks[c] for c in columns]
-        return self._node(tuple(range(len(losses))), losses, 0)
+        return self._node(
+            tuple(range(len(losses))), losses, 0, self._tests if first is None else [first]
+        )
+
+    def simplest(self, columns: Sequence[int], price: float) -> Grown:
+        """The pruned tree of the least cost, of equal ones that with the fewest tests.
+
+        What gains most at the root may stand in the way of a better tree, so each single feature
+        has its turn there.
+        """
+        single = [t for t in self._tests if isinstance(t, Categorical) or t.term.size == 1]
+        trees = [prune(self.grow(columns, first), price) for first in (None, *single)]
+        return min(trees, key=lambda tree: (round(cost(tree, price), 6), tested(tree)))
 
     def _node(
-        self, rows: tuple[int, ...], losses: Sequence[tuple[float, ...]], depth: int
+        self,
+        rows: tuple[int, ...],
+        losses: Sequence[tuple[float, ...]],
+        depth: int,
+        tests: Sequence[Test],
     ) -> Grown:
         totals = _sum(losses, rows)
         here = min(totals)
@@ -82,46 +115,79 @@ class Grower:
         fails = here - reachable >= FAILURE / 2  # another choice would work where this one fails
         if here - reachable <= _EPSILON or (depth >= _MOST_DEPTH and not fails):
             return leaf
-        split = self._best_split(rows, losses, here, at_any_price=fails)
+        split = self._best_split(rows, losses, totals, tests, at_any_price=fails)
         if split is None:
             return leaf
         return Grown(
             rows=rows,
             loss=totals,
             test=split.test,
-            yes=self._node(split.yes, losses, depth + 1),
-            no=self._node(split.no, losses, depth + 1),
+            yes=self._node(split.yes, losses, depth + 1, self._tests),
+            no=self._node(split.no, losses, depth + 1, self._tests),
         )
 
     def _best_split(
         self,
         rows: tuple[int, ...],
         losses: Sequence[tuple[float, ...]],
-        here: float,
+        totals: tuple[float, ...],
+        tests: Sequence[Test],
         *,
         at_any_price: bool,
     ) -> _Split | None:
+        here, inside = min(totals), set(rows)
         best: _Split | None = None
-        for term, values in self._terms:
-            keep = 1.0 - _DISCOUNT * (term.size - 1)
-            blocks = self._blocks if term.size == 1 else None
-            for gain, threshold, below in _numeric_splits(rows, losses, values, here, blocks):
-                if best is None or gain * keep > best.score + _EPSILON:
-                    inside = set(below)
-                    others = tuple(r for r in rows if r not in inside)
-                    best = _Split(gain * keep, term.test(threshold), below, others)
-        for test in self._categorical:
-            yes = tuple(r for r in rows if self._rows.features[r][test.feature] in test.values)
-            if not 0 < len(yes) < len(rows):
-                continue
-            inside = set(yes)
-            no = tuple(r for r in rows if r not in inside)
-            gain = here - min(_sum(losses, yes)) - min(_sum(losses, no))
-            if best is None or gain > best.score + _EPSILON:
-                best = _Split(gain, test, yes, no)
+        for test in tests:
+            if isinstance(test, Categorical):
+                split = self._divide(test, rows, losses, here)
+            else:
+                split = self._cut(test, [r for r in test.order if r in inside], losses, totals)
+            if split is not None and (best is None or split.score > best.score + _EPSILON):
+                best = split
         if best is None or (best.score <= _EPSILON and not at_any_price):
             return None
         return best
+
+    def _divide(
+        self,
+        test: Categorical,
+        rows: tuple[int, ...],
+        losses: Sequence[tuple[float, ...]],
+        here: float,
+    ) -> _Split | None:
+        yes = tuple(r for r in rows if self._rows.features[r][test.feature] in test.values)
+        if not 0 < len(yes) < len(rows):
+            return None
+        others = set(rows).difference(yes)
+        no = tuple(r for r in rows if r in others)
+        return _Split(here - min(_sum(losses, yes)) - min(_sum(losses, no)), test, yes, no)
+
+    def _cut(
+        self,
+        scale: _Scale,
+        order: Sequence[int],
+        losses: Sequence[tuple[float, ...]],
+        totals: tuple[float, ...],
+    ) -> _Split | None:
+        values = [scale.values[r] for r in order]
+        cut = best_cut(values, [losses[r] for r in order], totals)
+        if cut is None:
+            return None
+        own: frozenset[int] = frozenset()
+        if scale.term.size == 1:  # blocks that only the choice below has
+            own = self._blocks[cut.choice_below] - self._blocks[cut.choice_above]
+        threshold = threshold_between(values[cut.position], values[cut.position + 1], own)
+        if threshold is None:  # too close to tell apart
+            return None
+        below, above = order[: cut.position + 1], order[cut.position + 1 :]
+        score = cut.gain * (1.0 - _DISCOUNT * (scale.term.size - 1))
+        test = scale.term.test(threshold)
+        return _Split(score, test, tuple(sorted(below)), tuple(sorted(above)))
+
+
+def _scale(term: Term, rows: Rows) -> _Scale:
+    values = tuple(term.value(features) for features in rows.features)
+    return _Scale(term, tuple(sorted(range(len(values)), key=values.__getitem__)), values)
 
 
 def among(
@@ -132,49 +198,6 @@ def among(
     admitted = [loss[c] for c in columns if c not in pruned]
     instead = min(admitted) + _PASSED_OVER if admitted else FAILURE
     return tuple(instead if c in pruned else loss[c] for c in columns)
-
-
-def _numeric_splits(
-    rows: tuple[int, ...],
-    losses: Sequence[tuple[float, ...]],
-    values: Sequence[float],
-    here: float,
-    blocks: Sequence[frozenset[int]] | None,
-) -> Iterator[tuple[float, float, tuple[int, ...]]]:
-    """(gain, threshold, rows below) of the best cut of one term; among equals the widest gap.
-
-    `blocks` are those of each column; None for a term that is no size.
-    """
-    order = sorted(rows, key=lambda r: values[r])
-    width = range(len(losses[0]))
-    below = [0.0] * len(width)
-    above = list(_sum(losses, order))
-    best: tuple[float, float, int] | None = None
-    own: frozenset[int] = frozenset()
-    for position, row in enumerate(order[:-1]):
-        for column in width:
-            value = losses[row][column]
-            below[column] += value
-            above[column] -= value
-        low, high = values[row], values[order[position + 1]]
-        if low == high:
-            continue
-        gain = here - min(below) - min(above)
-        gap = high / low if low > 0 else high - low
-        if (
-            best is None
-            or gain > best[0] + _EPSILON
-            or (gain > best[0] - _EPSILON and gap > best[1])
-        ):
-            best = (gain, gap, position)
-            if blocks is not None:  # those that only the choice below has
-                own = blocks[below.index(min(below))] - blocks[above.index(min(above))]
-    if best is None:
-        return
-    position = best[2]
-    threshold = threshold_between(values[order[position]], values[order[position + 1]], own)
-    if threshold is not None:
-        yield best[0], threshold, tuple(sorted(order[: position + 1]))
 
 
 def _sum(losses: Sequence[tuple[float, ...]], rows: Sequence[int]) -> tuple[float, ...]:
@@ -207,6 +230,14 @@ def leaf_of(node: Grown, features: Mapping[str, Literal]) -> Grown:
     return node
 
 
-def count(node: Grown) -> int:
-    """Number of leaves."""
-    return sum(1 for _ in node.leaves())
+def cost(tree: Grown, price: float) -> float:
+    """Loss of a tree, and the price of its leaves."""
+    return sum(min(leaf.loss) + price for leaf in tree.leaves())
+
+
+def tested(node: Grown) -> int:
+    """How many features the tests of a tree name, each as often as it is named."""
+    if node.test is None or node.yes is None or node.no is None:
+        return 0
+    own = len(node.test.left) + len(node.test.right) if isinstance(node.test, Numeric) else 1
+    return own + tested(node.yes) + tested(node.no)

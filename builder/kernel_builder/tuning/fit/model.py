@@ -11,7 +11,7 @@ from kernelhub.formats.tree import Categorical, Config, Leaf, Node, Split
 from .grow import Grower, Grown
 from .loss import blurred, make_rows
 from .select import select_complexity
-from .shaped import Complexity, FitOptions, grow_shaped, rank_leaves
+from .shaped import Complexity, FitOptions, LeafRanking, grow_shaped
 from .terms import kinds
 
 
@@ -56,8 +56,11 @@ def fit(matrix: Matrix, options: FitOptions, *, complexity: Complexity | None = 
     if complexity is None:
         complexity, considered = select_complexity(rows, options)
     rows = blurred(rows, complexity.blur)
-    grown, columns = grow_shaped(Grower(rows, compound=complexity.compound), rows, complexity)
-    ranked = rank_leaves(grown, rows, columns, complexity.blur)
+    grower = Grower(rows, compound=complexity.compound)
+    _, columns = grow_shaped(grower, rows, complexity)
+    grown = grower.simplest(columns, complexity.price)
+    ranking = LeafRanking(rows, columns, complexity.blur)
+    ranked = {leaf.rows: ranking.of(leaf) for leaf in grown.leaves()}
     return _assemble(grown, ranked, matrix, kinds(rows.features), complexity, considered)
 
 

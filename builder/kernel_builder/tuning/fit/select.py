@@ -11,15 +11,15 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from .grow import Grower, leaf_of, prune
+from .grow import Grower, leaf_of, prune, tested
 from .loss import FAILURE, Rows, blurred
-from .shaped import Complexity, FitOptions, grow_shaped, rank_leaves
+from .shaped import Complexity, FitOptions, LeafRanking, grow_shaped
 
 _CONFIGS = (1, 2, 3, 4, 6, 8, 12, 16)
 _PRICES = (0.01, 0.03, 0.1, 0.3)
-_BLUR = 1.0  # chosen by leaving shapes out, on the project's own measurements
+_BLURS = (0.0, 1.0)
 _CLOSE = 0.001  # a simpler tree may be worse by this much log slowdown per point
 _FAILED_OUTSIDE = 3.0  # log slowdown that a failure on a left-out point counts for
 
@@ -33,52 +33,59 @@ def select_complexity(rows: Rows, options: FitOptions) -> tuple[Complexity, int]
     candidates = _grid(options)
     if len(rows.features) < 3:
         return replace(candidates[-1], price=_PRICES[0]), 1
-    totals = dict.fromkeys(candidates, 0.0)
     everything = list(range(len(rows.features)))
+    whole = _trials(rows, [], everything, candidates)
+    totals = {complexity: trial.loss for complexity, trial in whole.items()}
     for left_out in folds(len(rows.features), options.folds):
-        for complexity, loss in _losses(rows, left_out, left_out, candidates).items():
-            totals[complexity] += loss
-    for complexity, loss in _losses(rows, [], everything, candidates).items():
-        totals[complexity] += loss
+        for complexity, trial in _trials(rows, left_out, left_out, candidates).items():
+            totals[complexity] += trial.loss
     least = min(totals.values())
     close = _CLOSE * len(rows.features)
     good = [complexity for complexity in candidates if totals[complexity] <= least + close]
-    return min(good, key=_complexity), len(candidates)
+    return min(good, key=lambda c: (c.configs, whole[c].tested, -c.price, c.blur)), len(candidates)
 
 
-def _complexity(complexity: Complexity) -> tuple[int, bool, float, float]:
-    return (complexity.configs, complexity.compound, -complexity.price, -complexity.blur)
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Trees of one complexity: their loss, and how many features the tests of the last one name.
+
+    One test of a product may say what takes several tests of its factors.
+    """
+
+    loss: float
+    tested: int
 
 
 def _grid(options: FitOptions) -> list[Complexity]:
     limits = sorted({k for k in _CONFIGS if k < options.max_configs} | {options.max_configs})
     return [
-        Complexity(configs=k, compound=compound, price=price, blur=_BLUR)
-        for k, compound, price in itertools.product(limits, (False, True), _PRICES)
+        Complexity(configs=k, compound=compound, price=price, blur=blur)
+        for blur, k, compound, price in itertools.product(_BLURS, limits, (False, True), _PRICES)
         if k > 1 or (price, compound) == (_PRICES[0], False)
     ]
 
 
-def _losses(
+def _trials(
     rows: Rows, left_out: Sequence[int], judged: Sequence[int], candidates: Sequence[Complexity]
-) -> dict[Complexity, float]:
-    """Total loss on some rows of trees that were grown without those left out."""
-    training = blurred(rows.without(frozenset(left_out)), _BLUR)
-    growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
-    totals: dict[Complexity, float] = {}
-    for (k, compound), group in itertools.groupby(
-        candidates, key=lambda s: (s.configs, s.compound)
-    ):
-        members = list(group)
-        unpruned = replace(members[0], configs=k, price=0.0)
-        full, columns = grow_shaped(growers[compound], training, unpruned)
-        for complexity in members:
-            tree = prune(full, complexity.price)
-            ranked = rank_leaves(tree, training, columns, complexity.blur)
-            totals[complexity] = math.fsum(
-                _paid(rows, row, ranked[leaf_of(tree, rows.features[row]).rows]) for row in judged
-            )
-    return totals
+) -> dict[Complexity, _Trial]:
+    """Trees that are grown without the rows left out, and their total loss on those judged."""
+    kept = rows.without(frozenset(left_out))
+    trials: dict[Complexity, _Trial] = {}
+    for blur, alike in itertools.groupby(candidates, key=lambda s: s.blur):
+        training = blurred(kept, blur)
+        growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
+        for (k, compound), group in itertools.groupby(alike, key=lambda s: (s.configs, s.compound)):
+            unpruned = Complexity(configs=k, compound=compound, price=0.0, blur=blur)
+            full, columns = grow_shaped(growers[compound], training, unpruned)
+            ranking = LeafRanking(training, columns, blur)
+            for complexity in group:
+                tree = prune(full, complexity.price)
+                loss = math.fsum(
+                    _paid(rows, row, ranking.of(leaf_of(tree, rows.features[row])))
+                    for row in judged
+                )
+                trials[complexity] = _Trial(loss, tested(tree))
+    return trials
 
 
 def _paid(rows: Rows, row: int, ranking: Sequence[int]) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .grow import Grower, Grown, among, prune
+from .grow import Grower, Grown, among, cost, prune
 from .loss import FAILURE, Rows
 from .subset import choose, useful_columns
 
@@ -58,7 +60,7 @@ def grow_shaped(grower: Grower, rows: Rows, complexity: Complexity) -> tuple[Gro
         if again == columns:
             break
         other = prune(grower.grow(again), complexity.price)
-        if _cost(other, complexity.price) >= _cost(tree, complexity.price) - 1e-9:
+        if cost(other, complexity.price) >= cost(tree, complexity.price) - 1e-9:
             break
         tree, columns = other, again
     return tree, columns
@@ -68,34 +70,39 @@ def _leaf_loss(rows: Rows, leaf: Grown) -> list[float]:
     return [sum(column) for column in zip(*(rows.loss[r] for r in leaf.rows), strict=True)]
 
 
-def _cost(tree: Grown, price: float) -> float:
-    return sum(min(leaf.loss) + price for leaf in tree.leaves())
-
-
-def rank_leaves(
-    tree: Grown, rows: Rows, columns: Sequence[int], blur: float
-) -> dict[tuple[int, ...], list[int]]:
-    """Columns of every leaf (by its rows), best first.
+class LeafRanking:
+    """Ranks the columns in the leaves of trees that were grown on the same rows.
 
     Failures on the leaf's own points count first, then the loss on them plus a share of the loss
     on other points by their nearness; the share breaks ties even where `blur` is 0. Where the
     author's pruning drops the first, the best of the others for these points comes next, and so on.
     """
-    share = _OUTSIDE * blur if blur > 0 else 1e-6
-    far = [
-        [min(value, _FAR_FAILURE) for value in among(loss, pruned, columns)]
-        for loss, pruned in zip(rows.loss, rows.pruned, strict=True)
-    ]
-    ranked = {}
-    for leaf in tree.leaves():
-        inside = set(leaf.rows)
-        outside = [0.0] * len(columns)
-        for r, values in enumerate(far):
-            if r not in inside:
-                weight = share * max(rows.near[r][own] for own in leaf.rows)
-                outside = [total + weight * v for total, v in zip(outside, values, strict=True)]
-        ranked[leaf.rows] = _ranking(rows, leaf.rows, dict(zip(columns, outside, strict=True)))
-    return ranked
+
+    def __init__(self, rows: Rows, columns: Sequence[int], blur: float) -> None:
+        self._rows = rows
+        self._columns = columns
+        self._share = _OUTSIDE * blur if blur > 0 else 1e-6
+        self._far = [
+            [min(value, _FAR_FAILURE) for value in among(loss, pruned, columns)]
+            for loss, pruned in zip(rows.loss, rows.pruned, strict=True)
+        ]
+        self._known: dict[tuple[int, ...], list[int]] = {}
+
+    def of(self, leaf: Grown) -> list[int]:
+        """Columns, best first."""
+        if leaf.rows not in self._known:
+            self._known[leaf.rows] = self._rank(leaf.rows)
+        return self._known[leaf.rows]
+
+    def _rank(self, inside: tuple[int, ...]) -> list[int]:
+        near = list(map(max, zip(*(self._rows.near[own] for own in inside), strict=True)))
+        for own in inside:
+            near[own] = 0.0
+        outside = [
+            self._share * math.fsum(map(operator.mul, near, losses))
+            for losses in zip(*self._far, strict=True)
+        ]
+        return _ranking(self._rows, inside, dict(zip(self._columns, outside, strict=True)))
 
 
 def _ranking(rows: Rows, inside: Sequence[int], outside: Mapping[int, float]) -> list[int]:
