@@ -12,6 +12,7 @@ import json
 import logging
 import platform
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +36,11 @@ ATTEMPTS = 5
 _JSON_LIMIT = 64 << 20
 _LONGEST_WAIT = 20.0
 _LONGEST_ABOVE_ASKED = 4.0
+_NETWORK = (
+    "check the network, HF_ENDPOINT and the variables of proxies (HTTPS_PROXY, NO_PROXY);"
+    " KERNELHUB_OFFLINE=1 uses what is on this disk"
+)
+_CERTIFICATES = "SSL_CERT_FILE names the certificates of a private authority, or of a proxy's"
 
 
 class Transport:
@@ -132,6 +138,8 @@ class Transport:
                 hint="unset it before the process starts",
             ) from error
         except FAILURES as error:
+            if _is_about_a_certificate(error):
+                raise _no_answer(url, error, hint=_CERTIFICATES) from error
             raise TransientError(_no_answer(url, error)) from error
 
     def _open(self, url: str, headers: Mapping[str, str]) -> Any:
@@ -219,10 +227,13 @@ def _session() -> Any:
         ) from error
 
 
-def _no_answer(url: str, error: Exception) -> HubUnavailable:
+def _no_answer(url: str, error: Exception, hint: str = _NETWORK) -> HubUnavailable:
     reason = str(error) or type(error).__name__
-    return HubUnavailable(
-        f"{url}: {reason}",
-        url=url,
-        hint="check the network and HF_ENDPOINT; KERNELHUB_OFFLINE=1 uses what is on this disk",
-    )
+    return HubUnavailable(f"{url}: {reason}", url=url, hint=hint)
+
+
+def _is_about_a_certificate(error: BaseException | None) -> bool:
+    """Whether the server's certificate was not accepted, which another attempt does not change."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
