@@ -12,7 +12,6 @@ import json
 import logging
 import platform
 import random
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ from huggingface_hub.utils import get_session  # type: ignore[attr-defined] # la
 from kernelhub._version import __version__
 from kernelhub.errors import HubRateLimited, HubUnavailable
 
+from . import certificates
 from .opening import while_allowed
 from .refusals import FAILURES, LATER, TransientError, refusal
 
@@ -40,7 +40,6 @@ _NETWORK = (
     "check the network, HF_ENDPOINT and the variables of proxies (HTTPS_PROXY, NO_PROXY);"
     " KERNELHUB_OFFLINE=1 uses what is on this disk"
 )
-_CERTIFICATES = "SSL_CERT_FILE names the certificates of a private authority, or of a proxy's"
 
 
 class Transport:
@@ -138,8 +137,8 @@ class Transport:
                 hint="unset it before the process starts",
             ) from error
         except FAILURES as error:
-            if _is_about_a_certificate(error):
-                raise _no_answer(url, error, hint=_CERTIFICATES) from error
+            if certificates.is_about_a_certificate(error):
+                raise _no_answer(url, error, hint=certificates.HINT) from error
             raise TransientError(_no_answer(url, error)) from error
 
     def _open(self, url: str, headers: Mapping[str, str]) -> Any:
@@ -230,10 +229,3 @@ def _session() -> Any:
 def _no_answer(url: str, error: Exception, hint: str = _NETWORK) -> HubUnavailable:
     reason = str(error) or type(error).__name__
     return HubUnavailable(f"{url}: {reason}", url=url, hint=hint)
-
-
-def _is_about_a_certificate(error: BaseException | None) -> bool:
-    """Whether the server's certificate was not accepted, which another attempt does not change."""
-    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
-        error = error.__cause__ or error.__context__
-    return error is not None

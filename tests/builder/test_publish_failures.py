@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 import pytest
 
 from kernel_builder.hub import Hub
+from kernel_builder.hub_calls import HubCalls
 from kernel_builder.pack import build
 from kernel_builder.project import Project
 from kernel_builder.publish import Options, publish
@@ -161,6 +163,23 @@ def test_interrupted_while_the_hub_keeps_it_waiting(hub, project, path):
     assert process.returncode == 130, said
     assert said.splitlines()[-1] == "interrupted"
     assert "Traceback" not in said
+
+
+def test_a_certificate_that_is_not_accepted_is_not_tried_again(waits):
+    """As the network library raises it: an error of its own because of one of `ssl`."""
+    from huggingface_hub.errors import HTTPError
+
+    def call():
+        try:
+            raise ssl.SSLCertVerificationError("self-signed certificate")
+        except ssl.SSLError as error:
+            raise HTTPError("certificate verify failed") from error
+
+    calls = HubCalls("https://hub", silence=1.0, timeout=60.0, sleep=waits)
+    with pytest.raises(HubUnavailable) as caught:
+        calls.again("list demo/k", call)
+    assert "SSL_CERT_FILE" in caught.value.hint
+    assert waits == []
 
 
 def test_nobody_listens(project, waits):
