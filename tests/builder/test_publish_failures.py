@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import ssl
@@ -311,6 +312,29 @@ def test_a_file_that_is_sent_slowly_ends_at_the_deadline(tmp_path, make_project,
         assert 0 < slow.sent < 3_000_000
         send(hub, project, waits)
         assert "v1" in Hub(hub.url).refs(REPO).branches
+
+
+class Interrupting(Reporter):
+    """Somebody who presses Ctrl-C once the first piece is sent."""
+
+    sent = 0
+
+    def advance(self, count: int) -> None:
+        if not self.sent:
+            _thread.interrupt_main()
+            time.sleep(0.5)  # until the main thread has seen it
+        self.sent += count
+
+
+@RAW_BODY
+def test_what_was_interrupted_is_not_committed_later(tmp_path, make_project, waits):
+    with running_hub(tmp_path / "small", limits=Limits(lfs_from=100_000)) as hub:
+        project, user = large_project(make_project), Interrupting()
+        with pytest.raises(KeyboardInterrupt):
+            publish(project, Hub(hub.url, sleep=waits), Options(repo_id=REPO), reporter=user)
+        let_calls_end()
+        assert 0 < user.sent < 3_000_000
+        assert not any(title.startswith("Publish") for title in history(hub, "publishing-v1"))
 
 
 CHILD = """
