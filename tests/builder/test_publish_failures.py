@@ -113,7 +113,7 @@ def test_a_hub_that_says_nothing(hub, project, waits):
     assert len(waits) == 4
 
 
-@pytest.mark.parametrize("path", ["/refs", "/preupload/", "/commit/publishing-v1", "/branch/v1"])
+@pytest.mark.parametrize("path", ["/preupload/", "/commit/publishing-v1"])
 def test_publishing_ends_at_its_deadline(hub, project, path):
     """What is left then does not go on by itself; the next try goes on from there."""
     hub.faults.replace([Fault(effect="stall", path=path, seconds=4.0)])
@@ -123,7 +123,7 @@ def test_publishing_ends_at_its_deadline(hub, project, path):
     assert "KERNELHUB_PUBLISH_TIMEOUT" in str(caught.value)
     hub.faults.replace([])
     let_calls_end()
-    if path == "/preupload/":
+    if path == "/preupload/":  # the commit itself is the Hub's to make once it has been asked
         assert not any(t.startswith("Publish") for t in history(hub, "publishing-v1"))
     publish(project, Hub(hub.url), Options(repo_id=REPO))
     assert len(history(hub, "v1")) == 2  # of the Hub, when it made the repository, and ours
