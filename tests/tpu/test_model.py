@@ -92,7 +92,7 @@ def attention(length: int, dim: int, **config):
     )
     arguments = {"q": array, "k": array, "v": array, "causal": False}
     return module.attention_work(
-        arguments, {"block_q": 512, "block_k": 512, "buffers": 2, **config}
+        arguments, {"block_q": 512, "block_k": 512, "blocks": 2, "buffers": 2, **config}
     )
 
 

@@ -66,7 +66,13 @@ def close(got, want, dtype):
 def test_forward(kernel, arrays, strategy, capfd):
     forward = importlib.import_module(f"{kernel.__name__}.tpu_forward")
     q, k, v, _ = arrays
-    config = {"strategy": getattr(forward, strategy), "block_q": 128, "block_k": 128, "buffers": 2}
+    config = {
+        "strategy": getattr(forward, strategy),
+        "block_q": 128,
+        "block_k": 128,
+        "blocks": 2,
+        "buffers": 2,
+    }
     out, lse = forward.attention_tpu(q, k, v, causal=True, scale=0.3, interpret=MODE, **config)
     want = exact(*arrays, 0.3)
     close(out, want[0], q.dtype.name)

@@ -79,7 +79,13 @@ def test_what_no_chip_holds(kernel):
     """Both sides of the comparison are in the text."""
     forward = module(kernel, "tpu_forward")
     q = array(1, 1, 65536, 256)
-    options = {"strategy": forward.resident, "block_q": 512, "block_k": 512, "buffers": 2}
+    options = {
+        "strategy": forward.resident,
+        "block_q": 512,
+        "block_k": 512,
+        "blocks": 2,
+        "buffers": 2,
+    }
 
     def attention(q):
         return forward.attention_tpu.function(q, q, q, causal=False, scale=1.0, **options)

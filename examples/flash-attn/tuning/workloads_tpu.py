@@ -14,7 +14,6 @@ from flash_attn.tpu_forward import attention_tpu
 from kernel_builder.tuning import Case, workload
 from kernel_builder.tuning.tpu.work import Product, Tile, Work
 
-_UNROLL = 4  # blocks of keys in a turn of the resident loop, where nothing is masked
 _WIDE = Tile(4)
 
 # A head's K and V in bfloat16 fill 16 MiB at 8k x 256, 64 MiB at 32k x 256, 128 MiB at 64k x 256.
@@ -43,45 +42,48 @@ def attention_work(arguments, config):
         min(config[name], math.ceil(length / 128) * 128)
         for name, length in (("block_q", queries), ("block_k", keys))
     )
-    rows, blocks = math.ceil(queries / block_q), math.ceil(keys / block_k)
-    seen = [blocks] * rows
+    blocks = min(config["blocks"], math.ceil(keys / block_k))
+    window = blocks * block_k
+    rows, windows = math.ceil(queries / block_q), math.ceil(keys / window)
+    seen = [windows] * rows
     if arguments["causal"]:
         shift = keys - queries
         last = [(row + 1) * block_q + shift for row in range(rows)]
-        seen = [min(blocks, max(0, math.ceil(key / block_k))) for key in last]
-    steps = batch * heads * sum(seen)
+        seen = [min(windows, max(1, math.ceil(key / window))) for key in last]
+    turns = batch * heads * sum(seen)
+    steps = turns * blocks
     programs = batch * heads * rows
     resident = config["strategy"] == "resident"
-    straight = not arguments["causal"] and keys % block_k == 0
-    unroll = min(_UNROLL, blocks) if resident and straight else 1
-    held = blocks * block_k if resident else block_k
-    kv = 2 * config["buffers"] * tile.bytes(held, dim)
-    block = 2 * block_k * dim * q.dtype.itemsize
-    moved = batch * kv_heads * blocks * block if resident else steps * block
+    straight = not arguments["causal"] and keys % window == 0
+    kv = 2 * config["buffers"] * tile.bytes(windows * window if resident else window, dim)
+    of_window = 2 * window * dim * q.dtype.itemsize
+    moved = batch * kv_heads * windows * of_window if resident else turns * of_window
     return Work(
         group=config["strategy"],
         program=(
-            config["strategy"], block_q, block_k, config["buffers"], dim, q.dtype.name,
-            arguments["causal"], straight, unroll, blocks > 4, rows > 1, batch * kv_heads > 1,
+            config["strategy"], block_q, block_k, blocks, config["buffers"], dim, q.dtype.name,
+            arguments["causal"], straight, windows > 1, rows > 1, batch * kv_heads > 1,
         ),
         vmem=(
-            kv + 4 * tile.bytes(block_q, dim) + 2 * _WIDE.bytes(block_q)
-            + 2 * _WIDE.bytes(block_q, 128) + _WIDE.bytes(block_q, dim)
+            kv + 4 * tile.bytes(block_q, dim) + 4 * _WIDE.bytes(1, block_q)
+            + _WIDE.bytes(dim, block_q) + min(blocks, 2) * _WIDE.bytes(block_k, block_q)
         ),
-        unrolled=block_q * block_k * unroll * (1 if straight else 2),
+        unrolled=block_q * window * (1 if straight else 2),
         products=(
-            Product(block_q, dim, block_k, steps),
-            Product(block_q, block_k, dim, steps),
+            Product(block_k, dim, block_q, steps),
+            Product(dim, block_k, block_q, steps),
         ),
-        # Of a score: scaled, compared, subtracted, summed and packed; of a sum: scaled and added;
-        # of a row: its maximum and total, kept over 128 lanes, loaded, renewed and stored.
-        vector_ops=steps * block_q * (5.5 * block_k + 3 * dim + 12 * 128),
-        exponentials=steps * block_q * (block_k + 128),
+        # Of a score: scaled, compared, subtracted, summed and packed; of a sum: scaled and added,
+        # and loaded and stored, of which fewer go into a cycle.
+        vector_ops=steps * block_q * (4.5 * block_k + 5 * dim),
+        exponentials=steps * block_q * block_k,
         hbm_bytes=2 * batch * heads * queries * dim * q.dtype.itemsize + moved,
         programs=programs,
-        turns=steps,
+        turns=turns,
+        pieces=blocks,
+        copies=1 if straight else 2,
         stalls=1 if resident else programs,
-        stall_bytes=blocks * block if resident else block,
+        stall_bytes=windows * of_window if resident else of_window,
     )  # fmt: skip
 
 

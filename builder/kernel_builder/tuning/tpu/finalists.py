@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from kernel_builder.tuning.tpu.model import Units, estimate
 from kernel_builder.tuning.tpu.work import Work
 from kernelhub.formats.tree import Config
 
-UNROLLED = 1 << 19
+UNROLLED = 1 << 20
 """Elements in straight-line code above which a program is not compiled: it takes minutes. Attention
 tiles of twice this hold few more matrix instructions a cycle."""
+
+_UNSERVED = 10.0  # what a launch weighs that none of the chosen fits
 
 
 def finalists(
@@ -37,8 +39,11 @@ def finalists(
         for key, work in of.items():
             groups.setdefault(work.group, set()).add(key)
     chosen: list[str] = []
-    for _, keys in sorted(groups.items()):
-        chosen += _cover([{k: s[k] for k in keys & s.keys()} for s in seconds], count)
+    for _ in range(count):
+        for _, keys in sorted(groups.items()):
+            found = _next([table for table in seconds if table], keys, chosen)
+            if found is not None:
+                chosen.append(found)
     return [configs[key] for key in chosen]
 
 
@@ -46,23 +51,29 @@ def _in_reach(work: Work, limit: int) -> bool:
     return work.vmem <= limit and work.unrolled <= UNROLLED
 
 
-def _cover(seconds: Sequence[Mapping[str, float]], count: int) -> list[str]:
-    """Greedily, the keys that minimise the sum over launches of log(best chosen / best of all)."""
-    tables = [table for table in seconds if table]
-    chosen: list[str] = []
-    candidates = sorted({key for table in tables for key in table})
+def _next(
+    tables: Sequence[Mapping[str, float]], group: Set[str], chosen: Sequence[str]
+) -> str | None:
+    """The configuration of a group that helps those chosen so far most, None where none does.
 
-    def loss(keys: Sequence[str]) -> float:
-        total = 0.0
-        for table in tables:
-            mine = min((table[k] for k in keys if k in table), default=math.inf)
-            total += min(10.0, math.log(mine / min(table.values()))) if mine < math.inf else 10.0
-        return total
+    A group is thus judged where the others are slow or do not fit; the first of it always comes.
+    """
+    mine = [key for key in chosen if key in group]
+    rest = {key for table in tables for key in table} & group - set(mine)
+    if not rest:
+        return None
+    best = min(
+        rest, key=lambda key: (_loss(tables, [*chosen, key]), _loss(tables, [*mine, key]), key)
+    )
+    if mine and _loss(tables, [*chosen, best]) >= _loss(tables, chosen) - 1e-9:
+        return None
+    return best
 
-    while len(chosen) < count and len(chosen) < len(candidates):
-        rest = [key for key in candidates if key not in chosen]
-        best = min(rest, key=lambda key: (loss([*chosen, key]), key))
-        if chosen and loss([*chosen, best]) >= loss(chosen) - 1e-9:
-            break
-        chosen.append(best)
-    return chosen
+
+def _loss(tables: Sequence[Mapping[str, float]], keys: Sequence[str]) -> float:
+    """The sum over launches of log(best of these / best of all)."""
+    total = 0.0
+    for table in tables:
+        mine = min((table[key] for key in keys if key in table), default=math.inf)
+        total += min(_UNSERVED, math.log(mine / min(table.values())))
+    return total

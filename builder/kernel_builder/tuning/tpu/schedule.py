@@ -57,6 +57,13 @@ class Schedule:
             return None
         return sum(loop.matmuls for loop in holding) / sum(loop.bundles for loop in holding)
 
+    def split(self) -> tuple[int, int]:
+        """Bundles of the loops at the depth of the matrix instructions, and of those around them;
+        the program itself belongs to neither."""
+        depth = min((loop.depth for loop in self.loops if loop.matmuls), default=1)
+        inner = sum(loop.bundles for loop in self.loops if loop.depth >= max(depth, 1))
+        return inner, sum(loop.bundles for loop in self.loops if 1 <= loop.depth < depth)
+
     def to_json(self) -> list[list[int]]:
         """Plain JSON; `from_json` is its inverse."""
         return [[loop.depth, loop.bundles, loop.matmuls] for loop in self.loops]

@@ -12,6 +12,7 @@ a chip or on a measurement.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -51,6 +52,10 @@ class Work:
         hbm_bytes: moved between HBM and VMEM, behind the computation.
         programs: turns of the kernel's grid.
         turns: of the loop that everything above is spread over: one depends on the one before.
+        pieces: of a turn, on which different units may work at the same time; 1 where the matrix
+            units wait for the vector units and these for them.
+        copies: of a turn in the program's text, such as 2 where it stands with a mask and without;
+            each loop with a matrix instruction is then a turn. 0: turns are not known in the text.
         stalls: how often the computation waits for a copy that nothing is computed behind: each
             start of a pipeline inside the kernel.
         stall_bytes: that it waits for, each time.
@@ -66,6 +71,8 @@ class Work:
     hbm_bytes: float = 0.0
     programs: float = 1.0
     turns: float = 0.0
+    pieces: float = math.inf
+    copies: int = 0
     stalls: float = 0.0
     stall_bytes: float = 0.0
 

@@ -1,8 +1,10 @@
-"""Online softmax over blocks of keys, as the TPU kernels use it.
+"""Online softmax over blocks of keys, as the TPU kernel uses it.
 
-The running maximum and sum of each row (Milakov and Gimelshein, "Online normalizer calculation for
-softmax", 2018) are kept in base 2: the score is multiplied by `scale * log2(e)` once and `exp2`
-does the rest. Both are (rows, 128), the same in all lanes, as vector registers are 128 lanes wide.
+Scores stand transposed, a row of keys to a lane of queries: the maximum and the sum of a query are
+then taken register by register and stand in one lane, where a copy to all lanes would have to pass
+the permute unit. They are kept running (Milakov and Gimelshein, "Online normalizer calculation for
+softmax", 2018) in base 2: the score is multiplied by `scale * log2(e)` once and `exp2` does the
+rest.
 """
 
 import math
@@ -13,7 +15,6 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 LOG2E = math.log2(math.e)
-LANES = 128
 # Finite, so that a row of masked scores does not become inf - inf; no score comes near it.
 MASKED = -0.7 * float(jnp.finfo(jnp.float32).max)
 
@@ -33,53 +34,48 @@ def dot(a, b, axes, widen):
 
 
 def scores(q, k, scale, widen):
-    """(rows, D) x (keys, D) -> (rows, keys), float32, in base 2."""
-    return dot(q, k, (1, 1), widen) * (scale * LOG2E)
+    """(rows, D) x (keys, D) -> (keys, rows), float32, in base 2."""
+    return dot(k, q, (1, 1), widen) * (scale * LOG2E)
 
 
 def visible(shape, first_row, first_key, *, keys, shift):
     """Which of a block's scores count: keys that exist and, with `shift`, up to row + shift."""
-    key = first_key + lax.broadcasted_iota(jnp.int32, shape, 1)
+    key = first_key + lax.broadcasted_iota(jnp.int32, shape, 0)
     if shift is None:
         return key < keys
-    row = first_row + lax.broadcasted_iota(jnp.int32, shape, 0)
+    row = first_row + lax.broadcasted_iota(jnp.int32, shape, 1)
     return (key < keys) & (key <= row + shift)
 
 
 def start(maximum, total, sums):
-    """Empty rows."""
+    """Empty rows: (1, rows) twice and (D, rows)."""
     maximum[...] = jnp.full_like(maximum, MASKED)
     total[...] = jnp.zeros_like(total)
     sums[...] = jnp.zeros_like(sums)
 
 
-def add_block(q, k, v, state, scale, *, mask=None, widen=False):
-    """Adds one block of keys and values to the running (maximum, total, sums) of the rows of q.
+def add_block(s, v, state, widen=False):
+    """Adds a block of scores (keys, rows) and of values (keys, D) to the rows' running state.
 
-    `mask` is None or a function of the scores' shape. Rows of `v` past the last key must be finite.
+    Values past the last key must be finite, their scores `MASKED`.
     """
     maximum, total, sums = state
-    s = scores(q, k, scale, widen)
-    if mask is not None:
-        s = jnp.where(mask(s.shape), s, MASKED)
     before = maximum[...]
-    now = jnp.maximum(before, jnp.max(s, axis=1, keepdims=True))
-    p = jnp.exp2(s - now[:, :1])
+    now = jnp.maximum(before, jnp.max(s, axis=0, keepdims=True))
+    p = jnp.exp2(s - now)
     shrink = jnp.exp2(before - now)
     maximum[...] = now
-    total[...] = total[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
-    product = dot(p.astype(v.dtype), v, (1, 0), widen)
-    sums[...] = sums[...] * shrink[:, :1] + product
+    total[...] = total[...] * shrink + jnp.sum(p, axis=0, keepdims=True)
+    sums[...] = sums[...] * shrink + dot(v, p.astype(v.dtype), (0, 0), widen)
 
 
 def finish(state, out, lse):
     """Writes (rows, D) and (1, rows): 0 and -inf for rows that saw no key."""
-    maximum, total, sums = state
-    seen = maximum[...] > 0.5 * MASKED
-    divisor = jnp.where(seen, total[...], 1.0)
-    out[...] = jnp.where(seen[:, :1], sums[...] / divisor[:, :1], 0.0).astype(out.dtype)
-    rows = jnp.where(seen, (maximum[...] + jnp.log2(divisor)) / LOG2E, -jnp.inf)
-    lse[...] = rows.T[:1]
+    maximum, total, sums = (ref[...] for ref in state)
+    seen = maximum > 0.5 * MASKED
+    divisor = jnp.where(seen, total, 1.0)
+    out[...] = jnp.where(seen, sums / divisor, 0.0).T.astype(out.dtype)
+    lse[...] = jnp.where(seen, (maximum + jnp.log2(divisor)) / LOG2E, -jnp.inf)
 
 
 def zero_missing(v, first_key, keys):

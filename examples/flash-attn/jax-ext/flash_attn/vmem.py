@@ -17,16 +17,17 @@ def padded(rows, columns, itemsize):
     return math.ceil(rows / tile) * tile * math.ceil(columns / LANES) * LANES * itemsize
 
 
-def needed(q, k, *, kv_rows, block_q):
+def needed(q, k, *, kv_rows, block_q, block_k, blocks):
     """Bytes for `kv_rows` rows each of K and V, beside a block of rows and its running sums.
 
-    A lower bound: the compiler also wants room for a block of scores.
+    A lower bound: the compiler also wants room for what does not fit its registers.
     """
     dim, itemsize = q.shape[3], q.dtype.itemsize
     rows_and_result = 2 * 2 * padded(block_q, dim, itemsize)  # while one is worked on, one moves
-    statistics = 2 * padded(block_q, LANES, 4) + 2 * padded(1, block_q, 4)
-    sums = padded(block_q, dim, 4)
-    return 2 * padded(kv_rows, dim, itemsize) + rows_and_result + statistics + sums
+    statistics = 4 * padded(1, block_q, 4)
+    sums = padded(dim, block_q, 4)
+    scores = min(blocks, 2) * padded(block_k, block_q, 4)
+    return 2 * padded(kv_rows, dim, itemsize) + rows_and_result + statistics + sums + scores
 
 
 def available():
@@ -34,13 +35,13 @@ def available():
     return pltpu.get_tpu_info().vmem_capacity_bytes
 
 
-def check(q, k, *, kv_rows, block_q, what):
-    """The chip's VMEM in bytes.
+def check(q, k, *, what, **blocks):
+    """The chip's VMEM in bytes, for the `blocks` that `needed` takes.
 
     Raises:
         OutOfResources: the blocks do not fit; the text has the bytes needed and available.
     """
-    need, have = needed(q, k, kv_rows=kv_rows, block_q=block_q), available()
+    need, have = needed(q, k, **blocks), available()
     if need > have:
         chip = pltpu.get_tpu_info().chip_version.value
         raise OutOfResources(

@@ -17,19 +17,40 @@ TOOLS = {
     "libtpu": "0.0.42",
     "python": "3.11.7",
 }
-SOURCE = "sha256:cd82f9c5d1c219bd3334e78e6c37ecf06d27ae4d3e4bc037da24015665602747"
+SOURCE = "sha256:0cd9a209ea8a743cfd550a1c997b5e47c2b6982e20871659948661561d396379"
 FEATURES = {
-    "k_dim2": "int",
+    "causal": "bool",
     "k_dim3": "int",
+    "resident_bytes": "int",
 }
 CONFIGS = (
-    {"strategy": "resident", "block_q": 256, "block_k": 512, "buffers": 2},  # 0
-    {"strategy": "stream", "block_q": 1024, "block_k": 256, "buffers": 2},  # 1
+    {"strategy": "resident", "block_q": 512, "block_k": 256, "blocks": 4, "buffers": 2},  # 0
+    {"strategy": "stream", "block_q": 1024, "block_k": 256, "blocks": 4, "buffers": 2},  # 1
+    {"strategy": "stream", "block_q": 512, "block_k": 256, "blocks": 4, "buffers": 2},  # 2
 )
 
 
-def choose(k_dim2, k_dim3):
-    if k_dim2 * k_dim3 <= 1700000:
-        return (0, 1)  # strategy=resident block_q=256 block_k=512 buffers=2
+def choose(causal, k_dim3, resident_bytes):
+    if resident_bytes <= 14000000:
+        return (0, 1, 2)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
+    elif resident_bytes <= 17000000:
+        if causal in (False,):
+            return (0, 1, 2)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
+        else:
+            return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
+    elif resident_bytes <= 17560000:
+        return (0, 1, 2)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
+    elif resident_bytes <= 62000000:
+        if resident_bytes <= 53220000:
+            return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
+        elif causal in (False,):
+            return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
+        else:
+            return (2, 1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2
+    elif k_dim3 <= 180:
+        if causal in (False,):
+            return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
+        else:
+            return (2, 1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2
     else:
-        return (1, 0)  # strategy=stream block_q=1024 block_k=256 buffers=2
+        return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2

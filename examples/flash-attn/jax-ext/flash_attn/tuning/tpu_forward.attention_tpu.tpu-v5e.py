@@ -17,28 +17,21 @@ TOOLS = {
     "libtpu": "0.0.42",
     "python": "3.11.7",
 }
-SOURCE = "sha256:cd82f9c5d1c219bd3334e78e6c37ecf06d27ae4d3e4bc037da24015665602747"
+SOURCE = "sha256:0cd9a209ea8a743cfd550a1c997b5e47c2b6982e20871659948661561d396379"
 FEATURES = {
-    "causal": "bool",
     "k_dim2": "int",
     "k_dim3": "int",
 }
 CONFIGS = (
-    {"strategy": "resident", "block_q": 512, "block_k": 256, "buffers": 2},  # 0
-    {"strategy": "stream", "block_q": 1024, "block_k": 256, "buffers": 2},  # 1
+    {"strategy": "resident", "block_q": 512, "block_k": 256, "blocks": 4, "buffers": 2},  # 0
+    {"strategy": "stream", "block_q": 512, "block_k": 256, "blocks": 4, "buffers": 2},  # 1
 )
 
 
-def choose(causal, k_dim2, k_dim3):
-    if k_dim2 <= 22000:
-        if k_dim2 * k_dim3 <= 3000000:
-            return (0, 1)  # strategy=resident block_q=512 block_k=256 buffers=2
-        else:
-            return (1, 0)  # strategy=stream block_q=1024 block_k=256 buffers=2
+def choose(k_dim2, k_dim3):
+    if k_dim2 <= 61000:
+        return (0, 1)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
     elif k_dim3 <= 180:
-        if causal in (False,):
-            return (0, 1)  # strategy=resident block_q=512 block_k=256 buffers=2
-        else:
-            return (1, 0)  # strategy=stream block_q=1024 block_k=256 buffers=2
+        return (0, 1)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
     else:
-        return (1, 0)  # strategy=stream block_q=1024 block_k=256 buffers=2
+        return (1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2

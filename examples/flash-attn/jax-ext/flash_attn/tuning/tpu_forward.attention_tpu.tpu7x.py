@@ -17,15 +17,18 @@ TOOLS = {
     "libtpu": "0.0.42",
     "python": "3.11.7",
 }
-SOURCE = "sha256:cd82f9c5d1c219bd3334e78e6c37ecf06d27ae4d3e4bc037da24015665602747"
+SOURCE = "sha256:0cd9a209ea8a743cfd550a1c997b5e47c2b6982e20871659948661561d396379"
 FEATURES = {
-    "k_dim2": "int",
+    "resident_bytes": "int",
 }
 CONFIGS = (
-    {"strategy": "resident", "block_q": 128, "block_k": 1024, "buffers": 2},  # 0
-    {"strategy": "stream", "block_q": 512, "block_k": 512, "buffers": 2},  # 1
+    {"strategy": "resident", "block_q": 512, "block_k": 512, "blocks": 4, "buffers": 2},  # 0
+    {"strategy": "stream", "block_q": 512, "block_k": 512, "blocks": 4, "buffers": 2},  # 1
 )
 
 
-def choose(k_dim2):
-    return (0, 1)  # strategy=resident block_q=128 block_k=1024 buffers=2
+def choose(resident_bytes):
+    if resident_bytes <= 66000000:
+        return (0, 1)  # strategy=resident block_q=512 block_k=512 blocks=4 buffers=2
+    else:
+        return (1, 0)  # strategy=stream block_q=512 block_k=512 blocks=4 buffers=2
