@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from kernel_builder.ops import stand_in_for_ops
 from kernel_builder.tuning.runner import Found
@@ -26,6 +26,7 @@ from kernelhub.dispatch.record import read_record
 from kernelhub.errors import LoadError, TuningError
 from kernelhub.formats.tree import Config
 
+Arguments: TypeAlias = "tuple[tuple[Any, ...], dict[str, Any]]"  # positional, and by name
 _CANDIDATES = 200_000  # a space above this cannot be listed in reasonable time
 
 
@@ -84,10 +85,14 @@ class OpenSite:
         workload: Workload,
         case: Case,
         callback: Callable[[LiveLaunch], Config | None],
+        given: Arguments | None = None,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Call a case's public function on fresh inputs while `callback` sees its launches.
+        """Call a case's public function while `callback` sees its launches.
 
         Where the callback names no configuration, the author's default runs, or the first that can.
+
+        Args:
+            given: inputs to call it on, None for fresh ones.
 
         Returns:
             The function's result, and its arguments as it left them.
@@ -95,7 +100,7 @@ class OpenSite:
         Raises:
             TuningError: the function raises; the cause is chained.
         """
-        args, kwargs = workload.arguments(case, self.device)
+        args, kwargs = given or workload.arguments(case, self.device)
 
         def choose(live: LiveLaunch) -> Config | None:
             return callback(live) or runnable(live)
@@ -112,10 +117,10 @@ class OpenSite:
             ) from error
         return result, (*args, *kwargs.values())
 
-    def reference(self, workload: Workload, case: Case) -> Any:
-        """The reference's result on the case's inputs."""
+    def reference(self, workload: Workload, case: Case, given: Arguments | None = None) -> Any:
+        """The reference's result on the case's inputs, or on those given."""
         assert workload.reference is not None  # noqa: S101 - the caller looked
-        args, kwargs = workload.arguments(case, self.device)
+        args, kwargs = given or workload.arguments(case, self.device)
         try:
             return workload.reference(*args, **kwargs)
         except Exception as error:

@@ -93,7 +93,7 @@ def _compare_torch(a: Any, b: Any, tolerance: float) -> str | None:
     a, b = a.to(wide), b.to(wide)
     error, scale = float((a - b).abs().max()), float(b.abs().max())
     if math.isfinite(error) and math.isfinite(scale):
-        return _verdict(error, scale, tolerance)
+        return verdict(error, scale, tolerance)
     finite = torch.isfinite(b)
     if not torch.equal(torch.isfinite(a), finite):
         bad = int((~torch.isfinite(a)).sum() - (~finite).sum())
@@ -101,7 +101,7 @@ def _compare_torch(a: Any, b: Any, tolerance: float) -> str | None:
     if not bool(finite.any()):
         return None
     limit = float(b[finite].abs().max())
-    return _verdict(float((a - b)[finite].abs().max()), limit, tolerance)
+    return verdict(float((a - b)[finite].abs().max()), limit, tolerance)
 
 
 def _compare_numpy(a: Any, b: Any, tolerance: float) -> str | None:
@@ -116,12 +116,13 @@ def _compare_numpy(a: Any, b: Any, tolerance: float) -> str | None:
         return "values are not finite where they should be"
     if not finite.any():
         return None
-    return _verdict(
+    return verdict(
         float(numpy.abs(a - b)[finite].max()), float(numpy.abs(b[finite]).max()), tolerance
     )
 
 
-def _verdict(error: float, scale: float, tolerance: float) -> str | None:
+def verdict(error: float, scale: float, tolerance: float) -> str | None:
+    """What is wrong with a largest error beside a largest magnitude, None if nothing is."""
     if error <= tolerance * scale or error == 0.0:
         return None
     relative = error / scale if scale else math.inf

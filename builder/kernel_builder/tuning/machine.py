@@ -18,7 +18,8 @@ from kernelhub.formats.tpu import TpuChip
 from kernelhub.formats.tree import DeviceFacts
 
 _TIMEOUT = 20.0
-_COMPILING = 600.0  # seconds that libtpu may take for one program on a busy machine
+_COMPILING = 600.0  # seconds that a compiler may take for one program on a busy machine
+_SHARING = 12  # processes on one device at most: each keeps half a gigabyte of it
 
 
 def gpu_count() -> int:
@@ -34,25 +35,18 @@ def gpu_count() -> int:
     return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
-def device_runners(
-    site: Site, gpus: int | None, l2: str, device: DeviceFacts | None = None
-) -> list[ProcessRunner]:
-    """A runner for each GPU, with compilers that they share; for JAX one, or as many as asked for.
+def device_runners(site: Site, gpus: int | None, l2: str) -> list[ProcessRunner]:
+    """A runner for each GPU, with compilers that they share.
 
     Their processes are starting when this returns. Close the runners, or use `running`.
 
     Args:
         gpus: how many, None for all.
-        device: facts that a device of JAX must have; None: whatever is there.
 
     Raises:
         TuningError: there is no GPU, or fewer than asked for.
     """
     cores = usable_cores()
-    if site.framework == "jax":
-        shared = {"site": site.to_json(), "l2": l2, "threads": max(1, cores // (gpus or 1))}
-        shared["device"] = None if device is None else asdict(device)
-        return [ProcessRunner("jax", {**shared, "index": i}) for i in range(gpus or 1)]
     compilers = Compilers(site, max(1, cores - (gpus or 1))) if can_fork() and cores > 1 else None
 
     def runner(index: int) -> ProcessRunner:
@@ -73,6 +67,37 @@ def device_runners(
         for started in runners:
             started.close()
         raise
+    return runners
+
+
+def jax_runners(
+    site: Site, gpus: int | None, l2: str, folder: Path, device: DeviceFacts | None = None
+) -> list[ProcessRunner]:
+    """Runners on one device that JAX sees, or on as many as asked for; several share a GPU.
+
+    A TPU belongs to one process at a time.
+
+    Their processes are starting when this returns. Close the runners, or use `running`.
+
+    Args:
+        folder: exists; through it those of a device agree on whose turn it is.
+        device: facts that the device must have; None: whatever is there.
+    """
+    devices, cores = gpus or 1, usable_cores()
+    is_tpu = device is not None or has_tpu()
+    sharing = 1 if is_tpu else max(1, min(_SHARING, cores * 3 // 4 // devices))
+    shared = {"site": site.to_json(), "l2": l2, "threads": max(1, cores // (sharing * devices))}
+    shared["device"] = None if device is None else asdict(device)
+    timeouts = Timeouts(check=_COMPILING)  # the wait for a turn included
+    runners = [
+        ProcessRunner(
+            "jax", {**shared, "index": i, "turn": str(folder / f"turn-{i}")}, timeouts=timeouts
+        )
+        for _ in range(sharing)
+        for i in range(devices)
+    ]
+    for runner in runners:
+        runner.start()
     return runners
 
 

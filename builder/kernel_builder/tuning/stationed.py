@@ -58,15 +58,17 @@ class Stationed:
     @contextmanager
     def runners(self, site: Site, gpus: int | None, l2: str) -> Iterator[list[ProcessRunner]]:
         """The runners, for a block of code; see `machine`."""
-        if self.chip is None or not self.modelled:
-            facts = None if self.chip is None else self.chip.facts
-            with machine.running(machine.device_runners(site, gpus, l2, facts)) as devices:
-                yield devices
-            return
-        with tempfile.TemporaryDirectory(prefix="kernelhub-compiled-") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="kernelhub-tune-") as folder,
+            machine.running(self._runners(site, gpus, l2, Path(folder))) as runners,
+        ):
+            yield runners
+
+    def _runners(self, site: Site, gpus: int | None, l2: str, folder: Path) -> list[ProcessRunner]:
+        if self.chip is not None and self.modelled:
             cores = max(1, usable_cores())
-            compilers = machine.compiler_runners(
-                site, self.chip, Path(folder), cores, self.finalists
-            )
-            with machine.running(compilers):
-                yield compilers
+            return machine.compiler_runners(site, self.chip, folder, cores, self.finalists)
+        if site.framework == "jax":
+            facts = None if self.chip is None else self.chip.facts
+            return machine.jax_runners(site, gpus, l2, folder, facts)
+        return machine.device_runners(site, gpus, l2)

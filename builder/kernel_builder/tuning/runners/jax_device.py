@@ -3,32 +3,44 @@
 Launches are found by tracing (see `traced`) and run alone, each on arrays of its shapes: normal
 random floats, zeros of every other kind. The author's default is compared with the workload's
 reference through the public function; every other configuration with what the default computes.
+
+Several such cores may share a device: each compiles for itself, which takes most of the time and is
+done one thing at a time in a process (by Python while it traces, by Pallas's backend for Hopper),
+and they take turns with the device.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+from filelock import FileLock
 
 from kernel_builder.tuning.collect import OpenSite
 from kernel_builder.tuning.compare import difference
+from kernel_builder.tuning.compare_jax import Agreement
 from kernel_builder.tuning.matrix import config_key
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
 from kernel_builder.tuning.runners.core import Marks
 from kernel_builder.tuning.runners.facts import failure_of
 from kernel_builder.tuning.site import Site
 from kernel_builder.tuning.timing import Timed, interleaved
-from kernel_builder.tuning.timing_jax import JaxTimer
+from kernel_builder.tuning.timing_jax import Chain, JaxTimer
 from kernel_builder.tuning.traced import Program, TracedSite, import_jax
 from kernelhub.dispatch.capturing import LiveLaunch
 from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config, DeviceFacts
 from kernelhub.target import detect
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,8 +51,9 @@ class _Bench:
     program: Program
     arrays: tuple[Any, ...]
     expected: Any = None
+    agreement: Agreement | None = None  # with `expected`
     base: str = ""  # key of the configuration that gave `expected`
-    loops: dict[str, Any] = field(default_factory=dict)
+    chains: dict[str, Chain] = field(default_factory=dict)
     timed: dict[str, Timed] = field(default_factory=dict)
 
 
@@ -53,6 +66,7 @@ class JaxDeviceCore:
         l2: "warm".
         threads: that compile.
         device: facts that the device must have; None: whatever is there.
+        turn: a lock file that is held while the device is used; None: nobody else uses it.
     """
 
     def __init__(
@@ -63,6 +77,7 @@ class JaxDeviceCore:
         l2: str = "warm",
         threads: int = 1,
         device: Mapping[str, Any] | None = None,
+        turn: str | None = None,
     ) -> None:
         if l2 != "warm":
             raise TuningError("JAX kernels are timed with a warm L2 cache only", hint="drop --l2")
@@ -76,6 +91,7 @@ class JaxDeviceCore:
         self._open = OpenSite(Site(**site), platform_name)
         self._traced = TracedSite(self._open)
         self._pool = ThreadPoolExecutor(threads)
+        self._lock = nullcontext() if turn is None else FileLock(turn)
         self._timer = JaxTimer(self._jax)
         self._bench_: _Bench | None = None
         self._compiled = 0
@@ -121,20 +137,21 @@ class JaxDeviceCore:
         self, task: Task, configs: Sequence[Config], rounds: int, marks: Marks
     ) -> Iterator[Outcome]:
         bench = self._bench(task)
-        for config in configs:
-            key = config_key(config)
-            if key not in bench.timed:
-                marks.begin(config)
-                bench.timed[key] = self._timer.capture(bench.loops[key], bench.arrays)
-                marks.end(config)
-
-        def tick() -> None:
+        with self._lock:
             for config in configs:
-                marks.begin(config)
+                key = config_key(config)
+                if key not in bench.timed:
+                    marks.begin(config)
+                    bench.timed[key] = self._timer.capture(bench.chains[key], bench.arrays)
+                    marks.end(config)
 
-        tick()
-        timed = [bench.timed[config_key(c)] for c in configs]
-        samples = interleaved(self._timer, timed, rounds, tick=tick, seed=rounds)
+            def tick() -> None:
+                for config in configs:
+                    marks.begin(config)
+
+            tick()
+            timed = [bench.timed[config_key(c)] for c in configs]
+            samples = interleaved(self._timer, timed, rounds, tick=tick, seed=rounds)
         for config, of_config in zip(configs, samples, strict=True):
             yield Outcome(config=config, samples=tuple(of_config))
 
@@ -145,37 +162,44 @@ class JaxDeviceCore:
         for future in as_completed(futures):
             config = futures[future]
             try:
-                bench.loops[config_key(config)] = future.result()
+                bench.chains[config_key(config)] = future.result()
+            except TuningError:  # the timer is at fault
+                raise
             except Exception as error:  # noqa: BLE001 - whatever a compiler raises is its verdict
-                yield failure_of(config, error, "compile_error")
+                failure = failure_of(config, error, "compile_error")
+                yield replace(failure, pruned=bench.program.live.tunable.is_unfit(error))
                 continue
             marks.begin(config)
             yield self._verify(bench, config)
 
-    def _compile(self, bench: _Bench, config: Config, marks: Marks) -> Any:
+    def _compile(self, bench: _Bench, config: Config, marks: Marks) -> Chain:
         marks.begin(config)
         try:
             self._compiled += 1
-            return self._timer.loop(bench.program.function(config), bench.arrays)
+            return self._timer.chain(bench.program.function(config), bench.arrays)
         finally:
             marks.end(config)
 
     def _verify(self, bench: _Bench, config: Config) -> Outcome:
         workload, _ = self._open.workloads.find(bench.task.case)
         try:
-            result = bench.loops[config_key(config)](*bench.arrays)
-            self._jax.block_until_ready(result)
-            wrong = (
-                difference(result, bench.expected, workload.tolerance)
-                if bench.base
-                else self._against_reference(bench, config)
-            )
+            with self._lock:
+                result = bench.chains[config_key(config)](*bench.arrays)
+                self._jax.block_until_ready(result)
+                wrong = (
+                    bench.agreement.difference(result, bench.expected, workload.tolerance)
+                    if bench.agreement
+                    else None
+                )
+            if bench.agreement is None:
+                wrong = self._against_reference(bench, config)
         except Exception as error:  # noqa: BLE001 - a candidate may fail in any way; it is recorded
             return failure_of(config, error, "fault")
         if wrong is not None:
             return Outcome(config=config, reason="wrong_result", detail=wrong)
-        if not bench.base:
+        if bench.agreement is None:
             bench.base, bench.expected = config_key(config), result
+            bench.agreement = Agreement(self._jax, result)
         return Outcome(config=config)
 
     def _against_reference(self, bench: _Bench, config: Config) -> str | None:
@@ -183,14 +207,44 @@ class JaxDeviceCore:
         workload, case = self._open.workloads.find(bench.task.case)
         if workload.reference is None:
             return None
+        name = bench.task.case
 
         def choose(live: LiveLaunch) -> Config:
             return config if live.tunable.name == bench.task.kernel else live.default
 
+        def mine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return self._open.call(name, workload, case, choose, (args, kwargs))[0]
+
+        def theirs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return self._open.reference(workload, case, (args, kwargs))
+
         self._jax.clear_caches()  # what it was traced with before would run
         with self._jax.default_device(self._device):
-            result, _ = self._open.call(bench.task.case, workload, case, choose)
-            return difference(result, self._open.reference(workload, case), workload.tolerance)
+            given = workload.arguments(case, self._open.device)
+            programs = [self._program(function, given) for function in (mine, theirs)]
+            with self._lock:
+                result, expected = (program() for program in programs)
+                self._jax.block_until_ready((result, expected))
+        return difference(result, expected, workload.tolerance)
+
+    def _program(self, function: Callable[..., Any], given: Any) -> Callable[[], Any]:
+        """A call, compiled before it is made; as it is where it cannot be traced as a whole."""
+        jax = self._jax
+        leaves, structure = jax.tree.flatten(given)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
+        arrays = [leaves[i] for i in places]
+
+        def of_arrays(*arrays: Any) -> Any:
+            filled = list(leaves)
+            for place, array in zip(places, arrays, strict=True):
+                filled[place] = array
+            return function(*jax.tree.unflatten(structure, filled))
+
+        try:
+            return partial(jax.jit(of_arrays).lower(*arrays).compile(), *arrays)
+        except (TypeError, TuningError) as error:
+            _log.debug("%s runs as it is: %s", self._open.device, error)
+            return partial(of_arrays, *arrays)
 
     def _bench(self, task: Task) -> _Bench:
         bench = self._bench_

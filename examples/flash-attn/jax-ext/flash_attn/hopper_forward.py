@@ -15,10 +15,14 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from .vmem import OutOfResources
+
 _LOG2E = math.log2(math.e)
 ROWS = 64  # of a warpgroup: the height of a wgmma instruction
 WORKERS = 2
 TILE = ROWS * WORKERS
+SHARED = 232448  # bytes of shared memory that a program may have
+_REDUCTION = 1024  # bytes of it: rows are reduced within a warp
 # The keyword by which versions of JAX take the results' shapes.
 _OUT = "out_type" if "out_type" in inspect.signature(plgpu.kernel).parameters else "out_shape"
 _BY_ROW, _BY_TILE = plgpu.Layout.WGMMA.reduce(1), plgpu.Layout.WGMMA
@@ -129,9 +133,14 @@ def _feed(k, v, batch, kv_head, every, ring, *, block_k, stages, heads_axis):
 
 
 def forward(q, k, v, *, shift, scale, heads_axis, block_k, stages, interpret=None):
-    """As `gpu_forward.attention_gpu`; float16 or bfloat16, D a multiple of 32 up to 256."""
+    """As `gpu_forward.attention_gpu`; float16 or bfloat16, D a multiple of 32 up to 256.
+
+    Raises:
+        OutOfResources: the ring does not fit into shared memory.
+    """
     length_axis = 3 - heads_axis
     batches, heads, dim = q.shape[0], q.shape[heads_axis], q.shape[3]
+    _check_shared(dim, q.dtype.itemsize, block_k, stages)
     queries, keys = q.shape[length_axis], k.shape[length_axis]
     group, tiles = heads // k.shape[heads_axis], pl.cdiv(queries, TILE)
     numbers = {"block_k": block_k, "stages": stages}
@@ -183,11 +192,20 @@ def forward(q, k, v, *, shift, scale, heads_axis, block_k, stages, interpret=Non
         thread_name="worker",
         compiler_params=plgpu.CompilerParams(
             approx_math=True,
-            reduction_scratch_bytes=1024,  # rows are reduced within a warp
+            reduction_scratch_bytes=_REDUCTION,
         ),
         **({} if interpret is None else {"interpret": interpret}),
     )(q, k, v)
     return out, lse[..., :queries]
+
+
+def _check_shared(dim, itemsize, block_k, stages):
+    need = (2 * stages * block_k + TILE) * dim * itemsize + TILE * 4 + _REDUCTION
+    if need > SHARED:
+        raise OutOfResources(
+            f"{stages} blocks of {block_k} keys of {dim} need {need} bytes of shared memory, and "
+            f"Hopper has {SHARED}: use smaller blocks, or fewer"
+        )
 
 
 def _with_scratch(body, dtype, dim, block_k, stages):

@@ -29,7 +29,7 @@ def _body(x_ref, w_ref, y_ref, *, times):
 def tiled(x, w, *, times=1, interpret=False, block_m, wrong):
     """`times` times x * w + 1."""
     (m, n), block_m = x.shape, min(block_m, x.shape[0])
-    if block_m * n * 4 > 1 << 28:
+    if block_m * n * 4 > 1 << 26:
         raise OutOfResources(f"a block of {block_m} rows of {n} does not fit")
 
     def body(*refs):
