@@ -138,15 +138,16 @@ class Dispatcher:
         """Launch the best configuration that runs here; returns it and the launch's result.
 
         Raises:
-            DispatchError: none of them runs here; the last failure is chained.
+            DispatchError: none of them runs here; the last failure is named, and chained.
         """
         error: BaseException | None = None
         for choice in self.ranking(call):
             result, error = self._try(call, choice)
             if error is None:
                 return choice, result
+        why = "" if error is None else f": {_first_line(error)}"
         raise DispatchError(
-            f"{self.tunable.name}: no configuration can run this call here",
+            f"{self.tunable.name}: no configuration can run this call here{why}",
             hint="tune it for this device: kernel-builder tune ... --overlay",
         ) from error
 

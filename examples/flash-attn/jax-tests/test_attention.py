@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -159,6 +162,21 @@ class TestRefusals:
     def test_other_libraries(self, kernel):
         with pytest.raises(TypeError, match=r"q must be a jax\.Array, not ndarray"):
             kernel.flash_attn_func(*(np.ones((1, 4, 1, 8), np.float32),) * 3)
+
+    @pytest.mark.parametrize("name", ["causal", "softmax_scale", "dropout_p"])
+    def test_traced_options(self, kernel, name):
+        q, k, v, _ = inputs(1, 1, 1, 4, 4, 8)
+        with pytest.raises(TypeError, match=f"{name} is traced.*static_argnames"):
+            jax.jit(lambda value: kernel.flash_attn_func(q, k, v, **{name: value}))(0.5)
+
+    def test_devices_of_several_kinds(self, kernel):
+        device = importlib.import_module(f"{kernel.__name__}.device")
+        arrays = {
+            name: SimpleNamespace(devices=lambda place=place: iter([place]))
+            for name, place in (("q", SimpleNamespace(platform="cuda")), ("k", jax.devices()[0]))
+        }
+        with pytest.raises(ValueError, match=r"q is on cuda, k is on cpu: move them to one device"):
+            device.platform_of(arrays)
 
     def test_options(self, kernel):
         q, k, v, _ = inputs(1, 1, 1, 4, 4, 8)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from jax.experimental.pallas import tpu as pltpu
 
+from kernelhub.errors import DispatchError
+
 LIMIT = {"float32": 1e-6, "bfloat16": 8e-3, "float16": 1e-3}
 
 
@@ -144,3 +146,18 @@ class TestRefusals:
         weight = jax.ShapeDtypeStruct((8,), jnp.float32)
         with pytest.raises(ValueError, match="every size must be a number"):
             jax.export.export(jax.jit(kernel.rms_norm))(one, weight)
+
+    def test_eps(self, kernel):
+        x, weight = jnp.ones((2, 4)), jnp.ones(4)
+        with pytest.raises(TypeError, match=r"eps is traced.*static_argnames"):
+            jax.jit(kernel.rms_norm)(x, weight, 1e-6)
+        with pytest.raises(ValueError, match="eps must be finite and at least 0, not -1"):
+            kernel.rms_norm(x, weight, -1.0)
+
+    def test_rows_that_no_chip_holds(self, kernel):
+        x, weight = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((64, 1 << 20), (1 << 20,)))
+        wanted = r"8 whole rows needs at least 160.0 MiB of VMEM and TPU 7x has 64 MiB"
+        device = jax.sharding.AbstractDevice(device_kind="TPU7x", num_cores=1, platform="tpu")
+        mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
+        with jax.sharding.use_abstract_mesh(mesh), pytest.raises(DispatchError, match=wanted):
+            jax.jit(kernel.rms_norm).trace(x, weight)

@@ -3,6 +3,7 @@
 import math
 
 import jax
+from jax.core import Tracer
 
 from .device import platform_of
 
@@ -17,15 +18,30 @@ MOST_ELEMENTS = 2**31  # Triton's kernels count elements in 32 bits
 
 
 def check_options(**options):
-    """Raises NotImplementedError for options other than their neutral value."""
+    """Raises NotImplementedError for options other than their neutral value, TypeError for traced
+    ones."""
     neutral = {"dropout_p": 0.0, "softcap": 0.0, "alibi_slopes": None, "attn_mask": None}
     neutral["window_size"] = (-1, -1)
     for name, value in options.items():
-        if value is None or value == neutral[name]:
+        if value is None or known(name, value) == neutral[name]:
             continue
         raise NotImplementedError(
             f"{name}={value!r} is not supported: only {name}={neutral[name]!r} is"
         )
+
+
+def known(name, value):
+    """The value of an option, which is part of the compiled program.
+
+    Raises:
+        TypeError: it is traced.
+    """
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"{name} is traced, and the kernel is compiled for its value: pass a plain one, and "
+            f"name {name} in static_argnames of a jax.jit around the call"
+        )
+    return value
 
 
 def check_arrays(q, k, v, names, heads_axis):
@@ -94,10 +110,10 @@ def _check_shapes(q, k, v, names, heads_axis):
 
 
 def resolve_scale(softmax_scale, dim, name="softmax_scale"):
-    """The factor of the scores: 1/sqrt(dim) where None; must be finite and above 0."""
+    """The factor of the scores: 1/sqrt(dim) where None; must be finite and above 0, not traced."""
     if softmax_scale is None:
         return 1.0 / math.sqrt(dim)
-    scale = float(softmax_scale)
+    scale = float(known(name, softmax_scale))
     if not 0.0 < scale < math.inf:
         raise ValueError(f"{name} must be finite and above 0, not {softmax_scale}")
     return scale

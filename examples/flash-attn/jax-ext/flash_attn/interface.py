@@ -30,7 +30,8 @@ def flash_attn_func(
         Pallas's interpret mode.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type, shape, dtype or device.
+        TypeError, ValueError: an argument has the wrong type, shape, dtype or device, or an option
+            is traced.
         NotImplementedError: an option that is not supported.
     """
     checks.check_options(
@@ -38,8 +39,9 @@ def flash_attn_func(
     )
     platform = checks.check_arrays(q, k, v, "q k v", 2)
     scale = checks.resolve_scale(softmax_scale, q.shape[3])
+    causal = bool(checks.known("causal", causal))
     shift = k.shape[1] - q.shape[1] if causal else None
-    options = Options(platform, 2, bool(causal), shift, scale)
+    options = Options(platform, 2, causal, shift, scale)
     out, lse = attend(q, k, v, options)
     return (out, lse, None) if return_attn_probs else out
 
@@ -66,5 +68,6 @@ def scaled_dot_product_attention(
             " pass enable_gqa=True to share them"
         )
     resolved = checks.resolve_scale(scale, query.shape[3], "scale")
-    options = Options(platform, 1, bool(is_causal), 0 if is_causal else None, resolved)
+    is_causal = bool(checks.known("is_causal", is_causal))
+    options = Options(platform, 1, is_causal, 0 if is_causal else None, resolved)
     return attend(query, key, value, options)[0]

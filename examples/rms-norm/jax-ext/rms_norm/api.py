@@ -5,6 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from . import gpu, tpu
 from .device import platform_of
@@ -22,14 +23,14 @@ def rms_norm(x, weight, eps=1e-6):
     Args:
         x: (..., N), float32, bfloat16 or, but on a TPU, float16; static sizes.
         weight: (N,), any of these dtypes.
-        eps: added to the mean square.
+        eps: added to the mean square; a number of at least 0, not traced.
 
     Returns:
         (..., N) in the dtype of `x`. Differentiable in `x` and `weight`, usable under `jax.jit` and
         `jax.vmap`. On the CPU the kernel runs in Pallas's interpret mode.
 
     Raises:
-        TypeError: `x` or `weight` is no JAX array.
+        TypeError: `x` or `weight` is no JAX array, or `eps` is traced.
         ValueError: a shape, dtype or device does not fit; the text names the argument.
     """
     for name, array in (("x", x), ("weight", weight)):
@@ -40,6 +41,13 @@ def rms_norm(x, weight, eps=1e-6):
                 f"{name} has the shape {array.shape}: blocks are chosen while tracing, so every "
                 "size must be a number; export one function for each shape"
             )
+    if isinstance(eps, Tracer):
+        raise TypeError(
+            "eps is traced, and the kernel is compiled for its value: pass a plain one, and name "
+            "eps in static_argnames of a jax.jit around the call"
+        )
+    if not 0.0 <= float(eps) < math.inf:
+        raise ValueError(f"eps must be finite and at least 0, not {eps}")
     platform = platform_of({"x": x, "weight": weight})
     dtypes = _DTYPES[platform]
     if x.ndim == 0 or x.dtype.name not in dtypes:

@@ -17,6 +17,10 @@ _BLOCKS = (8, 16, 32, 64, 128, 256, 512, 1024)
 _ELEMENTS = 2**18
 
 
+class OutOfResources(ValueError):
+    """Blocks that cannot fit into VMEM, by the name under which dispatch knows it."""
+
+
 def _default(arguments):
     columns = arguments["x"].shape[1]
     fitting = [rows for rows in _BLOCKS if rows * columns <= _ELEMENTS]
@@ -41,7 +45,7 @@ def _backward_body(x, w, dy, dx, dw, *, eps, count):
 def _call(body, arrays, results, *, block_rows, interpret):
     """`body` over blocks of rows; the second array is the weight, rank 3 is one result a block."""
     count, columns = arrays[0].shape
-    limit = None if interpret else pltpu.get_tpu_info().vmem_capacity_bytes
+    limit = None if interpret else _limit(arrays, results, block_rows)
     rows = pl.BlockSpec((block_rows, columns), lambda i: (i, 0))
     weight = pl.BlockSpec((1, columns), lambda i: (0, 0))
     partial = pl.BlockSpec((None, 1, columns), lambda i: (i, 0, 0))
@@ -56,6 +60,26 @@ def _call(body, arrays, results, *, block_rows, interpret):
         ),
         interpret=interpret,
     )(*arrays)
+
+
+def _limit(arrays, results, block_rows):
+    """The chip's VMEM in bytes.
+
+    Raises:
+        OutOfResources: the blocks do not fit; the text has the bytes needed and available.
+    """
+    info = pltpu.get_tpu_info()
+    columns = pl.cdiv(arrays[0].shape[1], 128) * 128
+    # One of each that is worked on and one that moves, and a block in float32.
+    bytes_ = [a.dtype.itemsize for a in (*arrays, *results) if len(a.shape) == 2 and a.shape[0] > 1]
+    need = block_rows * columns * (2 * sum(bytes_) + 4)
+    if need > info.vmem_capacity_bytes:
+        raise OutOfResources(
+            f"RMS norm of {arrays[0].shape} {arrays[0].dtype} by {block_rows} whole rows needs at "
+            f"least {need / 2**20:.1f} MiB of VMEM and TPU {info.chip_version.value} has "
+            f"{info.vmem_capacity_bytes / 2**20:.0f} MiB: rows may not be longer"
+        )
+    return info.vmem_capacity_bytes
 
 
 def _fitting(block_rows, count, dtype):
