@@ -3,8 +3,8 @@
 
     python3 dev.py demo      build, publish to an embedded Hub, get_kernel and run two kernels
     python3 dev.py test      run the tests; further arguments go to pytest, such as
-                             -m slow                      what the default run leaves out
-                             --hypothesis-profile deep    40 times as many examples
+                             -m slow    what the default run leaves out
+                             --hypothesis-profile deep --timeout 3600    40 times as many examples
     python3 dev.py lint      ruff, mypy, import contracts, schema drift
     python3 dev.py docs      build the documentation, warnings are errors
     python3 dev.py ci        all of it

@@ -6,8 +6,9 @@ The kernel is built, published on an embedded Hub and loaded from it with `get_k
 what its bundled trees choose. Device time is the median of 30 replays of a CUDA graph that holds 10
 calls (after 25 calls and 5 replays; a quarter of it where a call takes over 2 ms), end to end the
 median of 30 loops of 10 calls between events; the contenders run in turn. Both include the
-allocation of the output. Inputs are the same in every call and the L2 cache is not flushed. All in
-bf16. `--rehearse` runs tiny shapes on the CPU, to see that all of it works.
+allocation of the output. Inputs are the same in every call and the L2 cache is not flushed. In bf16
+where the table's name does not say otherwise. `--rehearse` runs tiny shapes on the CPU, to see that
+all of it works.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def speed_ups(title: str, rows: list[Row], key: str = "device_ms") -> list[Row]:
     groups: dict[str, list[dict[str, float]]] = {}
     for row in rows:
         batch, heads, length, dim = shape = tuple(row["shape"])
-        ms = medians(row[key])
+        ms = dict.fromkeys((*PEERS, "ours"), math.nan) | medians(row[key])
         rate = (2 if row["causal"] else 4) * batch * heads * length**2 * dim / ms["ours"] / 1e9
         if "backward" in title:
             rate *= 3.5
@@ -74,15 +75,22 @@ def speed_ups(title: str, rows: list[Row], key: str = "device_ms") -> list[Row]:
             f" {ms['ours']:8.4f} {ms['flash'] / ms['ours']:6.2f} {ms['cudnn'] / ms['ours']:6.2f}"
             f" {rate:7.0f}"
         )
+        for name, why in row.get("failed", {}).items():
+            print(f"{'':>16} {name} was not captured: {why}")
         group = "tuned" if shape in TUNED else "held out" if shape in HELD_OUT else "grid"
         groups.setdefault(group, []).append(ms)
     figures = []
     for group, times in groups.items():
         for peer in PEERS:
-            ratios = [ms[peer] / ms["ours"] for ms in times]
-            large = [ms[peer] / ms["ours"] for ms in times if ms[peer] > LARGE_MS]
+            both = [ms for ms in times if not math.isnan(ms[peer] + ms["ours"])]
+            ratios = [ms[peer] / ms["ours"] for ms in both]
+            if not ratios:
+                continue
+            large = [ms[peer] / ms["ours"] for ms in both if ms[peer] > LARGE_MS]
+            missing = len(times) - len(both)
             note = f"faster on {sum(r > 1 for r in ratios)} of {len(ratios)}, "
             note += f"least {min(ratios):.2f}, above {LARGE_MS} ms {min(large, default=0):.2f}"
+            note += f", {missing} not measured" if missing else ""
             target = TARGETS.get((title, group, peer))
             found = figure(f"{title}, {group} shapes, geomean speed-up", geomean(ratios), "x",
                            target=target, peer=f"SDPA {peer}", note=note)  # fmt: skip
@@ -168,7 +176,7 @@ def environment(device: str) -> dict[str, str]:
 
 TABLES = (
     "ceilings", "forward", "causal", "forward + backward", "decoding", "grid", "first call",
-    "forward + backward, causal",
+    "forward + backward, causal", "forward, float16",
 )  # fmt: skip
 
 
@@ -201,6 +209,9 @@ class Run:
             return samples, first_call(samples)
         if "backward" in table:
             rows = list(bench.training(SMALL if self.small else TUNED, "causal" in table))
+            return rows, speed_ups(table, rows)
+        if table == "forward, float16":
+            rows = list(bench.forward(SMALL if self.small else TUNED, False, False, torch.float16))
             return rows, speed_ups(table, rows)
         rows = list(bench.forward(shapes, table == "causal", True))
         return rows, [

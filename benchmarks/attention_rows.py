@@ -43,10 +43,16 @@ class Bench:
     device: str
     peers: Mapping[str, SDPBackend]
 
-    def forward(self, shapes: Iterable[Shape], causal: bool, end_to_end: bool) -> Iterator[Row]:
+    def forward(
+        self,
+        shapes: Iterable[Shape],
+        causal: bool,
+        end_to_end: bool,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> Iterator[Row]:
         """(batch, heads, length, dim) shapes, as many key heads as query heads."""
         for shape in shapes:
-            qkv = self._inputs(shape, shape, shape)
+            qkv = self._inputs(shape, shape, shape, dtype=dtype)
             calls = {
                 name: partial(sdpa, backend, *qkv, is_causal=causal)
                 for name, backend in self.peers.items()
@@ -54,7 +60,7 @@ class Bench:
             attend = self.kernel.scaled_dot_product_attention
             calls["ours"] = partial(attend, *qkv, is_causal=causal)
             torch.testing.assert_close(calls["ours"](), calls["cudnn"](), atol=5e-2, rtol=2e-2)
-            row: Row = {"shape": shape, "causal": causal, "device_ms": self._device_ms(calls)}
+            row: Row = {"shape": shape, "causal": causal, **self._device_ms(calls)}
             if end_to_end:
                 row["end_to_end_ms"] = self._end_to_end_ms(calls)
             yield row
@@ -72,7 +78,7 @@ class Bench:
             for ours, peer in zip(calls["ours"](), calls["cudnn"](), strict=True):
                 error = (ours - peer).norm() / peer.norm()
                 assert error < 5e-2, f"gradients of {shape} differ by {error}"
-            yield {"shape": shape, "causal": causal, "device_ms": self._device_ms(calls, 10, 2)}
+            yield {"shape": shape, "causal": causal, **self._device_ms(calls, 10, 2)}
 
     def decoding(self, points: Iterable[tuple[int, int]]) -> Iterator[Row]:
         """(batch, keys) of one query of 32 heads on 4 key heads of dim 128."""
@@ -95,7 +101,7 @@ class Bench:
                 "batch": batch,
                 "keys": keys,
                 "bytes": 2 * k.numel() * k.element_size(),
-                "device_ms": self._device_ms(calls, 15, 3),
+                **self._device_ms(calls, 15, 3),
             }
 
     def ceilings(self) -> Iterator[Row]:
@@ -106,27 +112,32 @@ class Bench:
         source = torch.randn(count, device=self.device, dtype=torch.bfloat16)
         target = torch.empty_like(source)
         calls: dict[str, Call] = {"product": partial(torch.mm, a, a)}
-        yield {"operations": 2 * size**3, "device_ms": self._device_ms(calls, 10, 2)}
+        yield {"operations": 2 * size**3, **self._device_ms(calls, 10, 2)}
         # A kernel: as a node of a graph, a memory copy takes half as long again.
         calls = {"copy": partial(torch.mul, source, 1.0, out=target)}
-        yield {"bytes": 2 * source.numel() * 2, "device_ms": self._device_ms(calls, 10, 2)}
+        yield {"bytes": 2 * source.numel() * 2, **self._device_ms(calls, 10, 2)}
 
-    def _inputs(self, *shapes: Shape, grad: bool = False) -> list[torch.Tensor]:
+    def _inputs(
+        self, *shapes: Shape, grad: bool = False, dtype: torch.dtype = torch.bfloat16
+    ) -> list[torch.Tensor]:
         torch.manual_seed(42)
         return [
-            torch.randn(shape, device=self.device, dtype=torch.bfloat16, requires_grad=grad)
+            torch.randn(shape, device=self.device, dtype=dtype, requires_grad=grad)
             for shape in shapes
         ]
 
-    def _device_ms(
-        self, calls: Mapping[str, Call], replays: int = 30, discard: int = 5
-    ) -> dict[str, list[float]]:
+    def _device_ms(self, calls: Mapping[str, Call], replays: int = 30, discard: int = 5) -> Row:
+        """{"device_ms": samples by contender}, and where one's graph could not be captured,
+        {"failed": why}: the others are measured without it."""
         if self.device == "cpu":
-            return {name: _on_host(call) for name, call in calls.items()}
-        graphs = {name: gpu_timing.capture(call) for name, call in calls.items()}
+            return {"device_ms": {name: _on_host(call) for name, call in calls.items()}}
+        captured = {name: _capture(call) for name, call in calls.items()}
+        graphs = {name: graph for name, graph in captured.items() if not isinstance(graph, str)}
+        failed = {name: why for name, why in captured.items() if isinstance(why, str)}
         if gpu_timing.longest(graphs) > LONG_MS:
             replays, discard = math.ceil(replays / 4), 1
-        return gpu_timing.replay(graphs, replays, discard)
+        row: Row = {"device_ms": gpu_timing.replay(graphs, replays, discard)}
+        return row | ({"failed": failed} if failed else {})
 
     def _end_to_end_ms(self, calls: Mapping[str, Call]) -> dict[str, list[float]]:
         if self.device == "cpu":
@@ -138,6 +149,14 @@ def _step(
     qkv: list[torch.Tensor], upstream: torch.Tensor, causal: bool, attend: Callable[..., Any]
 ) -> tuple[torch.Tensor, ...]:
     return torch.autograd.grad(attend(*qkv, is_causal=causal), qkv, upstream)
+
+
+def _capture(call: Call) -> torch.cuda.CUDAGraph | str:
+    """The graph, or why there is none."""
+    try:
+        return gpu_timing.capture(call)
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def _on_host(call: Call) -> list[float]:

@@ -25,7 +25,7 @@ from kernelhub.serve.testing import running_hub
 
 settings.register_profile("every-run", max_examples=50, deadline=None)
 settings.register_profile("deep", max_examples=2000, deadline=None)
-settings.load_profile("every-run")  # which `--hypothesis-profile deep` overrules
+settings.load_profile("every-run")  # which the option overrules, as in tests/conftest.py
 
 LoadPublished = Callable[..., ModuleType]
 

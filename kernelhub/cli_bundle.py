@@ -11,6 +11,7 @@ from . import settings
 from .bundling import write_bundle
 from .cli_lock import current_lock, files_option, json_option, open_project, platform_option
 from .cli_lock import project_option as _project
+from .cli_text import amount, count
 from .formats.lock import NAME
 from .locks import project_lock, read_lock
 from .policies import rules
@@ -46,11 +47,12 @@ def bundle(
     made = current_lock(work, frozen=frozen)
     synced = sync(made, work.store, work.way, rules(settings.current()), platforms=platforms)
     refuse_gaps(synced)
-    count, size = write_bundle(output, made, synced, work.store, work.way)
+    variants, size = write_bundle(output, made, synced, work.store, work.way)
     if as_json:
-        click.echo(json.dumps({"bundle": str(output), "variants": count, "bytes": size}))
+        click.echo(json.dumps({"bundle": str(output), "variants": variants, "bytes": size}))
         return
-    click.echo(f"{output}: {count} variants of {len(made.kernels)} kernels, {size} bytes")
+    held = f"{count(variants, 'variant')} of {count(len(made.kernels), 'kernel')}"
+    click.echo(f"{output}: {held}, {amount(size)}")
 
 
 @click.command()
@@ -88,4 +90,4 @@ def unbundle(path: Path, project: Path | None, no_lock: bool, as_json: bool) -> 
     for item in unbundled:
         click.echo(f"{item.kernel.repo_id}  {item.kernel.commit[:12]}  {item.variant}")
     held = "held to the project's lock" if own is not None else "no lock to hold it to"
-    click.echo(f"{len(unbundled)} variants for {now.endpoint} in {now.cache} ({held})")
+    click.echo(f"{count(len(unbundled), 'variant')} for {now.endpoint} in {now.cache} ({held})")

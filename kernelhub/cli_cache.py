@@ -11,6 +11,7 @@ import click
 from . import auditing, settings
 from .cli import EXIT_FAULTS
 from .cli_lock import json_option, project_option
+from .cli_text import amount, count
 from .disk import DAY
 from .formats.lock import NAME, Lock
 from .locks import project_lock, read_lock
@@ -48,9 +49,9 @@ def cache_list(as_json: bool) -> None:
         day = time.strftime("%Y-%m-%d", time.localtime(float(str(row["installed"]))))
         click.echo(
             f"{row['repo_id']}  {str(row['commit'])[:12]}  {row['variant']}"
-            f"  {row['bytes']} bytes  {day}  {row['hub']}"
+            f"  {amount(int(str(row['bytes'])))}  {day}  {row['hub']}"
         )
-    click.echo(f"{len(rows)} variant{'s' * (len(rows) != 1)} in {now.cache}")
+    click.echo(f"{count(len(rows), 'variant')} in {now.cache}")
 
 
 @cache.command("prune")
@@ -81,8 +82,8 @@ def cache_prune(older_than: float, everything: bool, dry_run: bool, as_json: boo
         click.echo(json.dumps({"removed": rows, "bytes": total, "dry_run": dry_run}))
         return
     for item in removed:
-        click.echo(f"{item.path}  {item.size} bytes  ({item.why})")
-    click.echo(f"{len(removed)} {'would be removed' if dry_run else 'removed'}, {total} bytes")
+        click.echo(f"{item.path}  {amount(item.size)}  ({item.why})")
+    click.echo(f"{len(removed)} {'would be removed' if dry_run else 'removed'}, {amount(total)}")
 
 
 @cache.command("repair")
@@ -147,7 +148,7 @@ def verify(project: Path | None, no_lock: bool, as_json: bool) -> int:
             click.echo("       " + item.fault.replace("\n", "\n       "))
     for kernel in gaps:
         click.echo(f"absent {kernel.repo_id}  {kernel.commit[:12]}: `kernelhub sync` fetches it")
-    click.echo(f"{len(found)} variants, {len(faults)} with faults")
+    click.echo(f"{count(len(found), 'variant')}, {len(faults)} with faults")
     return EXIT_FAULTS if faults else 0
 
 

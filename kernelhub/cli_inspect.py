@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from .cli_lock import json_option
+from .cli_text import amount, count
 from .formats.metadata import metadata_value
 from .inspecting import Inspected, inspect
 from .locking import needed
@@ -71,7 +72,7 @@ def _lines(found: Inspected) -> list[str]:
     for path, why in found.unread.items():
         lines.append(f"  look at     {path}: {why}")
     total = sum(found.files.values())
-    lines.append(f"  ships       {len(found.files)} files, {total} bytes")
+    lines.append(f"  ships       {count(len(found.files), 'file')}, {amount(total)}")
     lines += [f"    {path}  {size}" for path, size in found.files.items()]
     return lines
 

@@ -10,6 +10,7 @@ import click
 
 from . import settings
 from .cli import EXIT_FAULTS
+from .cli_text import amount, count
 from .disk import is_file, reading, translated, write_whole
 from .errors import LockError
 from .formats.hf_lock import parse_hf_lock, render_hf_lock, render_old_hf_lock
@@ -122,7 +123,9 @@ def lock(
         return 0
     for line in _changes(work.before or Lock(), made):
         click.echo(line)
-    click.echo(f"{work.path}: {len(made.kernels)} kernels{'' if changed else ', unchanged'}")
+    click.echo(
+        f"{work.path}: {count(len(made.kernels), 'kernel')}{'' if changed else ', unchanged'}"
+    )
     return 0
 
 
@@ -256,4 +259,4 @@ def _line(item: Synced) -> str:
         return f"none   {_named(item.kernel)}: {item.reason}"
     signed = f"  signed by {item.signer}" if item.signer else ""
     state = "new" if item.fetched else "kept"
-    return f"{state:<5}  {_named(item.kernel)}  {item.variant}  {item.size} bytes{signed}"
+    return f"{state:<5}  {_named(item.kernel)}  {item.variant}  {amount(item.size)}{signed}"

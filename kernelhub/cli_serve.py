@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import sys
 from pathlib import Path
@@ -92,6 +93,8 @@ def serve(
     server = make_server(app)
     try:
         server.run([sock])
+    except asyncio.CancelledError:  # an interrupt before the server's own handler was there
+        raise KeyboardInterrupt from None
     finally:
         sock.close()
         if log:

@@ -166,6 +166,7 @@ def _run(found: Found, terms: Terms) -> ModuleType:
         requirements=_requirements(found.metadata),
     )
     _say_if_it_takes_jax_arrays(found, terms.wish)
+    _say_if_pallas_is_interpreted(found)
     interpreted = _is_interpreted(found, ready, terms.settings)
     if interpreted:
         _enable_interpreter(found.title)
@@ -237,6 +238,16 @@ def _say_if_it_takes_jax_arrays(found: Found, wish: Wish) -> None:
         )
 
 
+def _say_if_pallas_is_interpreted(found: Found) -> None:
+    """JAX compiles Pallas for accelerators alone."""
+    extension, title = found.metadata.extension, found.title
+    languages = () if extension is None else extension.languages
+    if found.verdict.variant == "jax-cpu" and "pallas" in languages and title not in _pallas_said:
+        _pallas_said.add(title)
+        logger.warning("%s: Pallas kernels are interpreted on a CPU, which is slow", title)
+
+
+_pallas_said: set[str] = set()
 _interpreter_said: list[str] = []
 
 

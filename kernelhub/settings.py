@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from .errors import SettingsError
 
@@ -93,7 +94,7 @@ class Settings:
         lock = env.get("KERNELHUB_LOCK", "")
         return cls(
             cache=cache,
-            endpoint=(env.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/"),
+            endpoint=_url(env, "HF_ENDPOINT", DEFAULT_ENDPOINT).rstrip("/"),
             offline=_flag(env, "KERNELHUB_OFFLINE") or _flag(env, "HF_HUB_OFFLINE") or False,
             local_kernels=parse_local_kernels(env.get("LOCAL_KERNELS", "")),
             trust=tuple(t.strip() for t in env.get("KERNELHUB_TRUST", "").split(",") if t.strip()),
@@ -194,6 +195,20 @@ def _flag(env: Mapping[str, str], name: str) -> bool | None:
 
 def _first(*values: bool | None) -> bool | None:
     return next((value for value in values if value is not None), None)
+
+
+def _url(env: Mapping[str, str], name: str, default: str) -> str:
+    value = env.get(name) or default
+    try:
+        parts = urlsplit(value)
+        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise SettingsError(
+            f"{name}={value!r} is no URL of a Hub", hint=f"write it out, such as {default}"
+        )
+    return value
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

@@ -1,7 +1,8 @@
 """Fixtures shared by all tests: a cache and home of their own, and no real Hub.
 
 Properties are tried on 50 examples, or a fraction or multiple of that where one is dear or cheap;
-`pytest --hypothesis-profile deep` tries 40 times as many.
+`pytest --hypothesis-profile deep --timeout 3600` tries 40 times as many. The time allowed for a
+test has to grow with them: one that is stopped while an example is made fails as if it were flaky.
 """
 
 from __future__ import annotations

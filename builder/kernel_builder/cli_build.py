@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from .cli_progress import amount, count, reporting, tidy_termination
+from kernelhub.cli_text import amount, count
+
+from .cli_progress import reporting, tidy_termination
 from .pack import Built, build
 from .project import Project
 

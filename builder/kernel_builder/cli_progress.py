@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from kernelhub.cli_text import amount
 from kernelhub.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
@@ -77,23 +78,6 @@ def reporting(*, silent: bool = False) -> Iterator[Reporter]:
         reporter = BarReporter(progress)
         yield reporter
         reporter.done()
-
-
-def count(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def amount(count: int, unit: str = "bytes") -> str:
-    """A count for people: bytes in powers of 1000, anything else as it is."""
-    if unit != "bytes":
-        return f"{count} {unit}".strip()
-    size = float(count)
-    for name in ("B", "kB", "MB", "GB"):
-        if size < 1000 or name == "GB":
-            break
-        size /= 1000
-    return f"{size:.0f} {name}" if name == "B" else f"{size:.1f} {name}"
 
 
 @contextmanager

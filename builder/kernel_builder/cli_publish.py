@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from kernelhub import settings
+from kernelhub.cli_text import amount, count
 
-from .cli_progress import amount, count, reporting
+from .cli_progress import reporting
 from .hub import Hub, quiet_library
 from .project import Project
 from .publish import Options, Publication, publish

@@ -57,7 +57,11 @@ class HubCalls:
                 return call()
 
         self.check()
-        return while_allowed(self.check, patiently, undo=lambda _: None)
+        try:
+            return while_allowed(self.check, patiently, undo=lambda _: None)
+        except KeyboardInterrupt:  # its thread must not go on to commit what nobody wants any more
+            self._ends = time.monotonic()
+            raise
 
     def again(self, what: str, call: Callable[[], T]) -> T:
         """The same, made again after answers that say "later" and after network errors.

@@ -13,6 +13,7 @@ from kernelhub.errors import (
     RepositoryNotFound,
     VersionNotFound,
 )
+from kernelhub.sources import certificates
 
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
 _NOT_THE_PROTOCOL = (ValueError, KeyError, TypeError, AttributeError)
@@ -49,8 +50,10 @@ def translate(error: Exception, what: str) -> KernelHubError:
             hint="check the endpoint; a proxy or login page may answer in the Hub's place",
         )
     if not isinstance(error, HfHubHTTPError):
+        about_it = certificates.is_about_a_certificate(error)
         return HubUnavailable(
-            f"cannot {what}: {reason}", hint="check the network, HF_ENDPOINT and proxies"
+            f"cannot {what}: {reason}",
+            hint=certificates.HINT if about_it else "check the network, HF_ENDPOINT and proxies",
         )
     status = error.response.status_code
     said = error.server_message or ""
@@ -135,7 +138,7 @@ def is_passing(error: Exception) -> bool:
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     error = _root(error)
-    if isinstance(error, OfflineModeIsEnabled):
+    if isinstance(error, OfflineModeIsEnabled) or certificates.is_about_a_certificate(error):
         return False
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in _LATER

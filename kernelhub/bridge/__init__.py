@@ -16,7 +16,8 @@ What crosses, and how:
   bytes (of 64 on the CPU), pinned host memory, tensors with a pending conjugation or negation.
 - Refused, with the remedy: 64-bit types while JAX computes in 32 bits, since JAX would cut values
   without a word; types and layouts that JAX does not have; tensors on several or other devices;
-  calls while a CUDA graph is captured.
+  calls while a CUDA graph is captured; torch's function transforms (vmap, torch.func, forward-mode
+  differentiation): transform the JAX function instead.
 
 On the CPU a call returns when its result is there. On a GPU it returns at once: JAX's stream waits
 for the work that torch's current stream holds at the call, and that stream waits for JAX's result.

@@ -22,8 +22,29 @@ from .programs import is_floating
 
 def run(key: str, with_grad: bool, form: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """Run a program and put its results into the form that the function gave them."""
+    if not torch.compiler.is_compiling():
+        _refuse_transforms(tensors)
     program = torch.ops.kernelhub.jax_forward if with_grad else torch.ops.kernelhub.jax_call
     return _formed(form, program(list(tensors), key))
+
+
+def _refuse_transforms(tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse what torch would fail on without a reason, or answer with tangents of zero."""
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
+        raise InputError(
+            "a JAX function was called under torch.vmap or torch.func (grad, jvp, ...)",
+            hint="transform the JAX function, as in as_torch(jax.vmap(f)); gradients by backward() "
+            "and torch.autograd.grad work",
+        )
+    forward = torch.autograd.forward_ad
+    if forward._current_level >= 0 and any(
+        forward.unpack_dual(tensor).tangent is not None for tensor in tensors
+    ):
+        raise InputError(
+            "a JAX function was called in forward-mode differentiation of torch",
+            hint="differentiate the JAX function, as in "
+            "as_torch(lambda x, t: jax.jvp(f, (x,), (t,)))",
+        )
 
 
 def _formed(form: Any, results: Sequence[torch.Tensor]) -> Any:

@@ -30,7 +30,7 @@ from .dispatcher import BoundTree, Dispatcher
 from .finding import modules_of
 from .launch import Launch, describe
 from .triton_bound import attach, bound_tunable
-from .triton_compile import Shown, shown
+from .triton_compile import Shown, can_be_shown, shown
 from .triton_config import OPTIONS, flatten, unflatten
 from .triton_launch import Launcher, Untuned
 
@@ -68,7 +68,7 @@ class TritonTunable:
 
     def shown(self) -> Shown | None:
         """What compilers are to see of the tree for the current device; None if there is none."""
-        if not self.dispatcher.has_trees:
+        if not self.dispatcher.has_trees or not can_be_shown(self):
             return None
         number = self.device_number()
         if number not in self._shown:

@@ -17,6 +17,7 @@ from triton.runtime.driver import driver
 from .capturing import watch
 from .fast_code import ABSENT, defaults, function, parameter_list
 from .memory import Memory
+from .transforms import refuse_transformed
 from .triton_prepared import device_getter
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def bound_call(_grid, {parameters}):
         return _kernel.run({arguments}, grid=_grid, warmup=False, **_options)
     except _unfit:
         return _another(_grid, ({positional}), (), {{{named}}}, {{}})
+    except RuntimeError as _error:
+        _refuse_transformed({name!r}, ({values}), {{}}, _error)
+        raise
 """
 
 
@@ -67,11 +71,13 @@ def bound_call(
     by_position = _by_position(signature, given)
     by_name = [name for name in given if name not in by_position]
     text = _TEXT.format(
+        name=tunable.name,
         parameters=parameter_list(signature, tuned),
         key=memory.key_text,
         unseen="".join(f" or {name} is not _default_{name}" for name in unseen),
         arguments=", ".join([*by_position, *(f"{name}={name}" for name in by_name)]),
         positional="".join(f"({name!r}, {name}), " for name in by_position),
+        values="".join(f"{name}, " for name in given),
         named=", ".join(f"{name!r}: {name}" for name in [*by_name, *unseen]),
     )
 
@@ -102,6 +108,7 @@ def bound_call(
         "_tuner": tunable.autotuner,
         "_kernel": tunable.autotuner.fn,
         "_unfit": unfit,
+        "_refuse_transformed": refuse_transformed,
     }
     return function(text, "bound_call", namespace)
 

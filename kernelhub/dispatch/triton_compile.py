@@ -9,6 +9,7 @@ the author's attributes are seen unchanged.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from .launch import dtype_name
 if TYPE_CHECKING:
     from .dispatcher import BoundTree
     from .triton import TritonTunable
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,30 @@ def shown(tunable: TritonTunable, bound: BoundTree) -> Shown:
         configs=configs, early_config_prune=function(text.format(values), "prune", namespace)
     )
 
+
+def can_be_shown(tunable: TritonTunable) -> bool:
+    """Whether torch's compiler, if it is loaded, can read a pruning of this kernel.
+
+    Where heuristics stand below the autotuner, torch up to 2.11 loses track of where the kernel
+    came from, which it needs for the guards of a pruning, and fails. Without a tree and without a
+    pruning of the author's it compiles such a kernel; so that is what it sees.
+    """
+    module = sys.modules.get("torch._higher_order_ops.triton_kernel_wrap")
+    reader = getattr(module, "TritonHOPifier", None)
+    if tunable.autotuner.fn is tunable.jit or reader is None:
+        return True
+    can = hasattr(reader, "get_kernel_source")
+    if not can and tunable.name not in _said:
+        _said.add(tunable.name)
+        _log.warning(
+            "%s: this torch cannot compile it with its tree, since it has heuristics; compiled "
+            "programs choose among all its configurations",
+            tunable.name,
+        )
+    return can
+
+
+_said: set[str] = set()
 
 _PLAIN = """
 def prune(configs, named_args, **kwargs):

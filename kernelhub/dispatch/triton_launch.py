@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .capturing import watch, watched_launch
 from .memory import Memory
+from .transforms import refuse_transformed
 from .triton_bound_call import bound_call, decided_for
 from .triton_prepared import Prepared
 
@@ -43,9 +44,13 @@ class Untuned:
 
     def _ordinary(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tunable = self.tunable
-        if tunable.interpreted:
-            return tunable.dispatcher.launch(tunable.call(args, kwargs, grid))[1]
-        return self.unbound_run(tunable.autotuner, *args, grid=grid, warmup=False, **kwargs)
+        try:
+            if tunable.interpreted:
+                return tunable.dispatcher.launch(tunable.call(args, kwargs, grid))[1]
+            return self.unbound_run(tunable.autotuner, *args, grid=grid, warmup=False, **kwargs)
+        except RuntimeError as error:
+            refuse_transformed(tunable.name, args, kwargs, error)
+            raise
 
 
 class Launcher:
@@ -72,8 +77,12 @@ class Launcher:
 
     def known_or_new(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """A launch of any signature."""
-        kernel = self.prepared.fast(grid, *args, **kwargs)
-        return self.ordinary(grid, args, kwargs) if kernel is None else kernel
+        try:
+            kernel = self.prepared.fast(grid, *args, **kwargs)
+            return self.ordinary(grid, args, kwargs) if kernel is None else kernel
+        except RuntimeError as error:
+            refuse_transformed(self.tunable.name, args, kwargs, error)
+            raise
 
     def ordinary(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The path below `fast`."""

@@ -25,6 +25,7 @@ from huggingface_hub.utils import get_session  # type: ignore[attr-defined] # la
 from kernelhub._version import __version__
 from kernelhub.errors import HubRateLimited, HubUnavailable
 
+from . import certificates
 from .opening import while_allowed
 from .refusals import FAILURES, LATER, TransientError, refusal
 
@@ -35,6 +36,10 @@ ATTEMPTS = 5
 _JSON_LIMIT = 64 << 20
 _LONGEST_WAIT = 20.0
 _LONGEST_ABOVE_ASKED = 4.0
+_NETWORK = (
+    "check the network, HF_ENDPOINT and the variables of proxies (HTTPS_PROXY, NO_PROXY);"
+    " KERNELHUB_OFFLINE=1 uses what is on this disk"
+)
 
 
 class Transport:
@@ -132,6 +137,8 @@ class Transport:
                 hint="unset it before the process starts",
             ) from error
         except FAILURES as error:
+            if certificates.is_about_a_certificate(error):
+                raise _no_answer(url, error, hint=certificates.HINT) from error
             raise TransientError(_no_answer(url, error)) from error
 
     def _open(self, url: str, headers: Mapping[str, str]) -> Any:
@@ -219,10 +226,6 @@ def _session() -> Any:
         ) from error
 
 
-def _no_answer(url: str, error: Exception) -> HubUnavailable:
+def _no_answer(url: str, error: Exception, hint: str = _NETWORK) -> HubUnavailable:
     reason = str(error) or type(error).__name__
-    return HubUnavailable(
-        f"{url}: {reason}",
-        url=url,
-        hint="check the network and HF_ENDPOINT; KERNELHUB_OFFLINE=1 uses what is on this disk",
-    )
+    return HubUnavailable(f"{url}: {reason}", url=url, hint=hint)

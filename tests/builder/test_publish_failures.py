@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ import time
 import pytest
 
 from kernel_builder.hub import Hub
+from kernel_builder.hub_calls import HubCalls
 from kernel_builder.pack import build
 from kernel_builder.project import Project
 from kernel_builder.publish import Options, publish
@@ -110,7 +113,7 @@ def test_a_hub_that_says_nothing(hub, project, waits):
     assert len(waits) == 4
 
 
-@pytest.mark.parametrize("path", ["/refs", "/preupload/", "/commit/publishing-v1", "/branch/v1"])
+@pytest.mark.parametrize("path", ["/preupload/", "/commit/publishing-v1"])
 def test_publishing_ends_at_its_deadline(hub, project, path):
     """What is left then does not go on by itself; the next try goes on from there."""
     hub.faults.replace([Fault(effect="stall", path=path, seconds=4.0)])
@@ -120,7 +123,7 @@ def test_publishing_ends_at_its_deadline(hub, project, path):
     assert "KERNELHUB_PUBLISH_TIMEOUT" in str(caught.value)
     hub.faults.replace([])
     let_calls_end()
-    if path == "/preupload/":
+    if path == "/preupload/":  # the commit itself is the Hub's to make once it has been asked
         assert not any(t.startswith("Publish") for t in history(hub, "publishing-v1"))
     publish(project, Hub(hub.url), Options(repo_id=REPO))
     assert len(history(hub, "v1")) == 2  # of the Hub, when it made the repository, and ours
@@ -161,6 +164,23 @@ def test_interrupted_while_the_hub_keeps_it_waiting(hub, project, path):
     assert process.returncode == 130, said
     assert said.splitlines()[-1] == "interrupted"
     assert "Traceback" not in said
+
+
+def test_a_certificate_that_is_not_accepted_is_not_tried_again(waits):
+    """As the network library raises it: an error of its own because of one of `ssl`."""
+    from huggingface_hub.errors import HTTPError
+
+    def call():
+        try:
+            raise ssl.SSLCertVerificationError("self-signed certificate")
+        except ssl.SSLError as error:
+            raise HTTPError("certificate verify failed") from error
+
+    calls = HubCalls("https://hub", silence=1.0, timeout=60.0, sleep=waits)
+    with pytest.raises(HubUnavailable) as caught:
+        calls.again("list demo/k", call)
+    assert "SSL_CERT_FILE" in caught.value.hint
+    assert waits == []
 
 
 def test_nobody_listens(project, waits):
@@ -292,6 +312,29 @@ def test_a_file_that_is_sent_slowly_ends_at_the_deadline(tmp_path, make_project,
         assert 0 < slow.sent < 3_000_000
         send(hub, project, waits)
         assert "v1" in Hub(hub.url).refs(REPO).branches
+
+
+class Interrupting(Reporter):
+    """Somebody who presses Ctrl-C once the first piece is sent."""
+
+    sent = 0
+
+    def advance(self, count: int) -> None:
+        if not self.sent:
+            _thread.interrupt_main()
+            time.sleep(0.5)  # until the main thread has seen it
+        self.sent += count
+
+
+@RAW_BODY
+def test_what_was_interrupted_is_not_committed_later(tmp_path, make_project, waits):
+    with running_hub(tmp_path / "small", limits=Limits(lfs_from=100_000)) as hub:
+        project, user = large_project(make_project), Interrupting()
+        with pytest.raises(KeyboardInterrupt):
+            publish(project, Hub(hub.url, sleep=waits), Options(repo_id=REPO), reporter=user)
+        let_calls_end()
+        assert 0 < user.sent < 3_000_000
+        assert not any(title.startswith("Publish") for title in history(hub, "publishing-v1"))
 
 
 CHILD = """

@@ -120,3 +120,22 @@ def test_functions_are_inlined(package, give) -> None:
     assert program(torch.zeros(4), 10)[0][0] == 64
     value, tile = program(torch.zeros(4000), 10)
     assert (value[0], tile) == (256, 16)
+
+
+def test_a_torch_that_cannot_read_the_tree_of_such_a_kernel_sees_the_author(
+    device, package, give, monkeypatch, caplog
+) -> None:
+    """Up to torch 2.11 heuristics and a pruning together end the compilation."""
+    from torch._higher_order_ops.triton_kernel_wrap import TritonHOPifier
+
+    give(
+        tree("ops.inner_heuristics", Leaf((0,)), config(512)),
+        tree("ops.scale", Leaf((0,)), config(512)),
+    )
+    kernel, other = package.ops.inner_heuristics, package.ops.scale
+    assert kernel.early_config_prune is not None
+    monkeypatch.delattr(TritonHOPifier, "get_kernel_source")
+    assert kernel.early_config_prune is None
+    assert {c.kwargs["BLOCK"] for c in kernel.configs}.isdisjoint({512})
+    assert other.early_config_prune is not None
+    assert "ops.inner_heuristics: this torch cannot compile it with its tree" in caplog.text

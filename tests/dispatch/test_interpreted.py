@@ -46,6 +46,20 @@ PROGRAM = textwrap.dedent("""
             )
             assert seen == [wanted], (kernel, seen)
             assert torch.equal(out, expected), (kernel, out)
+    # A transform's tensors have no memory: said for known signatures and new ones, tree or not.
+    from kernelhub.errors import DispatchError
+    for kernel, n, args in (
+        (ops.scale, 64, (1.5, True)), (ops.inner_heuristics, 64, ()),
+        (ops.inner_heuristics, 65, ()), (ops.middle, 64, ()),
+    ):
+        def row(x):
+            kernel[(1,)](x, torch.zeros(n), n, *args)
+            return x
+        try:
+            torch.vmap(row)(torch.ones(2, n))
+            raise SystemExit(f"{kernel} ran under vmap")
+        except DispatchError as error:
+            assert "torch.vmap or torch.func" in str(error), error
     out = torch.zeros(300)  # no tree: nothing can be timed here, so the author's default
     ops.middle[lambda meta: (-(-300 // meta["BLOCK"]),)](torch.ones(300), out, n=300, bias=out + 1)
     assert torch.equal(out, torch.full((300,), 2.0)) and not ops.middle.cache

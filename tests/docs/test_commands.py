@@ -220,13 +220,17 @@ def test_readme(tmp_path: Path, tools: Path) -> None:
     assert all(f"python3 {command} " in (ROOT / "dev.py").read_text() for command in shown)
 
 
-def test_what_the_readme_links_to_and_installs_exists() -> None:
+def test_what_the_readme_links_to_and_pages_install_exists() -> None:
     links = re.findall(r"\]\(([^):#]+)\)", README.read_text())
     assert "docs/tutorial/triton.md" in links
     assert not [link for link in links if not (ROOT / link).exists()]
-    (extras,) = re.findall(r'pip install "\.\[([\w,]+)\]"', README.read_text())
     project = (ROOT / "pyproject.toml").read_text()
-    assert all(re.search(rf"^{extra} = \[", project, re.MULTILINE) for extra in extras.split(","))
+    texts = {page: page.read_text() for page in (README, *PAGES)}
+    installs = {page: re.findall(r"(?:kernelhub|\.)\[([\w,]+)\]", texts[page]) for page in texts}
+    assert installs[README]
+    for page, found in installs.items():
+        for extra in ",".join(found).split(",") if found else ():
+            assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"{name_of(page)}: {extra}"
 
 
 def test_every_page_is_in_one_of_the_four_parts() -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelhub import places, remembered, signature_file, tar, unbundling
+from kernelhub import listings, remembered, signature_file, tar, unbundling
 from kernelhub.dispatch.record import read_record
 from kernelhub.errors import FormatError, IntegrityError, RequirementError, StoreError, TrustError
 from kernelhub.formats import digest, evidence, hf_lock, lock, metadata, policy, policy_toml, tree
@@ -163,7 +163,7 @@ def _remembered(data: bytes) -> None:
 
 
 def _listing(data: bytes) -> None:
-    for file in places.parse_listing(data) or ():
+    for file in listings.parse_listing(data) or ():
         assert path_fault(file.path) is None
         assert isinstance(file.id.value, str)
         assert file.size >= 0

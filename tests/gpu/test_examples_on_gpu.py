@@ -114,7 +114,7 @@ def test_a_first_call_compiles_once_and_may_be_captured(rms_norm: ModuleType) ->
 
 @pytest.mark.xfail(
     torch.__version__.split(".")[:2] == ["2", "11"],
-    reason="torch 2.11 loses the source of a kernel with heuristics and pruning",
+    reason="torch 2.11 loses the source of a kernel with heuristics and pruning, bound or not",
     strict=True,
 )
 def test_torch_compile_runs_the_same_kernel(

@@ -218,6 +218,27 @@ def test_second_order_is_refused() -> None:
         torch.autograd.grad(slope.sum(), x)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its own
+def test_transforms_of_torch_are_refused_with_what_to_do_instead() -> None:
+    """Of forward-mode differentiation torch itself makes tangents of zero."""
+    double, x = as_torch(lambda x: 2 * x), torch.ones(2, 3)
+    ones = torch.ones_like(x)
+    for transformed in (
+        lambda: torch.vmap(double)(x),
+        lambda: torch.func.grad(lambda x: double(x).sum())(x),
+        lambda: torch.func.jvp(double, (x,), (ones,)),
+    ):
+        with pytest.raises(InputError, match=r"torch\.vmap or torch\.func") as caught:
+            transformed()
+        assert "as_torch(jax.vmap(f))" in caught.value.hint
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, ones)
+        with pytest.raises(InputError, match="forward-mode"):
+            double(dual)
+        torch.testing.assert_close(double(x), x * 2)
+    torch.testing.assert_close(as_torch(jax.vmap(lambda row: row * 2))(x), x * 2)
+
+
 def test_torch_compile_without_a_break() -> None:
     torch._dynamo.reset()
     op = as_torch(with_rule)

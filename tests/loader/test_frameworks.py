@@ -122,5 +122,6 @@ class Said(logging.Handler):
 logging.getLogger("kernelhub").addHandler(Said())
 local("only-jax", framework="jax"), local("only-jax"), local("only-jax")
 """)
-    (text,) = found
+    slow, text = found  # each once
+    assert "Pallas kernels are interpreted on a CPU, which is slow" in slow
     assert "takes JAX arrays; kernelhub.bridge.as_torch makes its functions take torch" in text

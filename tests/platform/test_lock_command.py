@@ -86,7 +86,7 @@ def test_locking_again_changes_and_asks_nothing(
     before = (project / "kernelhub.lock").read_bytes()
     publish("demo/k", numbered(2), version=2)
     outcome = command("lock")
-    assert outcome.out.endswith("1 kernels, unchanged\n")
+    assert outcome.out.endswith("1 kernel, unchanged\n")
     assert hub.requests == []
     assert (project / "kernelhub.lock").read_bytes() == before
     with scope(cache=project / "other-cache"):  # the same on every machine

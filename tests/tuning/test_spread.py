@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-import signal
-from concurrent.futures.process import BrokenProcessPool
+import operator
+import os
+import sys
 
 import pytest
 
@@ -14,9 +15,9 @@ from kernel_builder.tuning.spread import spread
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two cores, and whatever is left after the first item is worth new processes."""
+    """Three cores, and whatever is left after the first item is worth new processes."""
     monkeypatch.setattr(module, "_WORTH", 0.0)
-    monkeypatch.setattr(module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(module, "usable_cores", lambda: 3)
 
 
 def test_short_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,23 +27,29 @@ def test_short_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("eager")
-def test_long_work_is_done_in_processes_that_leave_ctrl_c_to_this_one() -> None:
-    here, *others = spread(signal.getsignal, [signal.SIGINT] * 4)
-    assert here is signal.getsignal(signal.SIGINT)
-    assert others == [signal.SIG_IGN] * 3
+def test_long_work_is_done_in_processes_of_other_sessions() -> None:
+    """So that Ctrl-C is not theirs to handle."""
+    here, *others = spread(os.getsid, [0] * 8)
+    assert here == os.getsid(0)
+    assert here not in others
+    assert len(set(others)) == 3
+    assert spread(math.sqrt, [float(n * n) for n in range(8)]) == [float(n) for n in range(8)]
+
+
+@pytest.mark.usefixtures("eager")
+def test_what_the_work_prints_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    assert spread(print, ["here", "there"]) == [None, None]
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("here\n", "there\n")
+
+
+@pytest.mark.usefixtures("eager")
+def test_work_fails_as_it_would_here(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        spread(operator.methodcaller("__rtruediv__", 1), [1, 0])
 
 
 @pytest.mark.usefixtures("eager")
 def test_where_no_process_starts_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Pool:
-        def __init__(self, *_: object, **__: object) -> None:
-            pass
-
-        def map(self, *_: object) -> None:
-            raise BrokenProcessPool
-
-        def shutdown(self, **_: object) -> None:
-            pass
-
-    monkeypatch.setattr(module, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     assert spread(math.sqrt, [1.0, 4.0, 9.0]) == [1.0, 2.0, 3.0]

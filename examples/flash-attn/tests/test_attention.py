@@ -199,19 +199,25 @@ def test_unwritten_output_is_noticed(
 @pytest.mark.parametrize("dim", [32, 64, 96, 128, 256])
 @pytest.mark.parametrize("causal", [False, True])
 def test_every_candidate(kernel: ModuleType, dim: int, causal: bool) -> None:
-    """All configurations agree with float64, with one and with many tiles a program."""
+    """All configurations agree with float64, with one and with many tiles a program, and where
+    scores rise or fall along the keys, so that the reference of a row keeps moving."""
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
     attention = sys.modules[f"{kernel.__name__}.attention"]
     configs = sys.modules[f"{kernel.__name__}.configs"]
     device_facts = sys.modules[f"{kernel.__name__}.device"]
     right = 0 if causal else None
-    for batch, queries, keys, heads, heads_k in (
-        (1, 333, 501, 4, 2),
-        (2, 501, 333, 2, 1),
-        (8, 700, 600, 32, 8),
+    for batch, queries, keys, heads, heads_k, slope in (
+        (1, 333, 501, 4, 2, 0.0),
+        (2, 501, 333, 2, 1, 0.0),
+        (8, 700, 600, 32, 8, 0.0),
+        (2, 400, 1000, 2, 2, 3.0),
+        (2, 400, 1000, 2, 2, -3.0),
     ):
         q, k, v = tensors(batch, queries, keys, heads, heads_k, dim, torch.bfloat16, "cuda")
+        if slope:
+            q, k = q + 1, k + slope * torch.linspace(-1, 1, keys, device="cuda")[:, None, None]
+            q, k = q.bfloat16(), k.bfloat16()
         exact, _ = reference.attention(q, k, v, right=right)
         peer = reference.sdpa(q, k, v, right=right)
         for config in configs.FORWARD:

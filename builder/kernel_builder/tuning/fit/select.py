@@ -12,6 +12,9 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+
+from kernel_builder.tuning.spread import spread
 
 from .grow import Grower, leaf_of, prune, tested
 from .loss import FAILURE, Rows, blurred
@@ -34,10 +37,11 @@ def select_complexity(rows: Rows, options: FitOptions) -> tuple[Complexity, int]
     if len(rows.features) < 3:
         return replace(candidates[-1], price=_PRICES[0]), 1
     everything = list(range(len(rows.features)))
-    whole = _trials(rows, [], everything, candidates)
+    parts = [([], everything), *((f, f) for f in folds(len(rows.features), options.folds))]
+    whole, *others = spread(partial(_trials, rows, candidates), parts)
     totals = {complexity: trial.loss for complexity, trial in whole.items()}
-    for left_out in folds(len(rows.features), options.folds):
-        for complexity, trial in _trials(rows, left_out, left_out, candidates).items():
+    for part in others:
+        for complexity, trial in part.items():
             totals[complexity] += trial.loss
     least = min(totals.values())
     close = _CLOSE * len(rows.features)
@@ -66,9 +70,14 @@ def _grid(options: FitOptions) -> list[Complexity]:
 
 
 def _trials(
-    rows: Rows, left_out: Sequence[int], judged: Sequence[int], candidates: Sequence[Complexity]
+    rows: Rows, candidates: Sequence[Complexity], part: tuple[Sequence[int], Sequence[int]]
 ) -> dict[Complexity, _Trial]:
-    """Trees that are grown without the rows left out, and their total loss on those judged."""
+    """Trees that are grown without some rows, and their total loss on others.
+
+    Args:
+        part: rows left out, and rows judged.
+    """
+    left_out, judged = part
     kept = rows.without(frozenset(left_out))
     trials: dict[Complexity, _Trial] = {}
     for blur, alike in itertools.groupby(candidates, key=lambda s: s.blur):

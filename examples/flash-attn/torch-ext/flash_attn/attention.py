@@ -25,16 +25,38 @@ KERNEL = Prepared(forward_kernel)
 COMBINE = Prepared(combine_kernel)
 
 
+Sizes = tuple[int, ...]
+UNIT = 8  # elements of 16 bytes: float16 and bfloat16
+
+
 @functools.lru_cache(1024)
-def _suitable(shape: tuple[int, ...], stride: tuple[int, ...], unit: int) -> bool:
+def _suitable(shape: Sizes, stride: Sizes) -> bool:
     pairs = zip(shape[:-1], stride[:-1], strict=True)
-    return all(size == 1 or (size > 1 and step > 0 and step % unit == 0) for size, step in pairs)
+    return all(size == 1 or (size > 1 and step > 0 and step % UNIT == 0) for size, step in pairs)
+
+
+@functools.lru_cache(1024)
+def _all_suitable(
+    q_shape: Sizes, k_shape: Sizes, q_stride: Sizes, k_stride: Sizes, v_stride: Sizes
+) -> bool:
+    return (
+        _suitable(q_shape, q_stride)
+        and _suitable(k_shape, k_stride)
+        and _suitable(k_shape, v_stride)
+    )
 
 
 def suits_copy_engine(tensor: torch.Tensor) -> bool:
-    """Whether TMA can read a (batch, seq, head, dim) tensor: 16-byte aligned, nothing empty."""
-    unit = 16 // tensor.element_size()
-    return tensor.data_ptr() % 16 == 0 and _suitable(tensor.shape, tensor.stride(), unit)
+    """Whether TMA can read a (batch, seq, head, dim) tensor of 2-byte elements: 16-byte aligned,
+    nothing empty."""
+    return tensor.data_ptr() % 16 == 0 and _suitable(tensor.shape, tensor.stride())
+
+
+def suit_copy_engine(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether all three do; k and v have one shape."""
+    return (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16 == 0 and _all_suitable(
+        q.shape, k.shape, q.stride(), k.stride(), v.stride()
+    )
 
 
 def packs_heads(q: torch.Tensor, k: torch.Tensor) -> bool:

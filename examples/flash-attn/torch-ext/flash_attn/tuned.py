@@ -13,13 +13,13 @@ import torch
 from . import backward_configs, configs, gradient
 from ._tunable import tunable
 from .attention import attention_fwd as attend
-from .attention import hopper, packs_heads, suits_copy_engine
+from .attention import hopper, packs_heads, suit_copy_engine
 from .device import facts
 
 
 def suits(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left: int | None) -> bool:
     """Whether `attention_fwd` takes these arguments: no left bound, tensors that TMA can read."""
-    return left is None and suits_copy_engine(q) and suits_copy_engine(k) and suits_copy_engine(v)
+    return left is None and suit_copy_engine(q, k, v)
 
 
 def default_forward(
