@@ -111,12 +111,11 @@ def matrices(paths: list[Path]) -> dict[str, Matrix]:
     found = {}
     for path in paths:
         measurements = Measurements.read(path)
-        context = newest_context(measurements, None)
-        matrix = measurements.matrix(context)
-        if len(matrix.points) < LEAST_POINTS:
-            text = (
-                f"{path.name}: left out, {len(matrix.points)} points measured, not {LEAST_POINTS}"
-            )
+        begun = any(measurements.count(context) for context in measurements.newest_first())
+        matrix = measurements.matrix(newest_context(measurements, None)) if begun else None
+        points = 0 if matrix is None else len(matrix.points)
+        if matrix is None or points < LEAST_POINTS:
+            text = f"{path.name}: left out, {points} points measured, not {LEAST_POINTS}"
             print(text, file=sys.stderr)
             continue
         found[path.name.removesuffix(".jsonl")] = matrix

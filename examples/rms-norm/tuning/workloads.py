@@ -3,7 +3,7 @@
 import torch
 from rms_norm import rms_norm
 
-from kernel_builder.tuning import Case, workload
+from kernel_builder.tuning import Case, Sizes, drawn, workload
 
 # Hidden sizes of common models, and row counts from decoding to training.
 _FITTED = [
@@ -41,10 +41,17 @@ _HELD_OUT = [
         (512, 2560, "bfloat16"),
         (4096, 6656, "bfloat16"),
         (512, 4096, "float32"),
-        # Drawn at random.
         *((m, n, "bfloat16") for m, n in ((1864, 10240), (14336, 6144), (5976, 5632), (2, 11520))),
     )
 ]
+
+# All sizes between: what users call is not round.
+_DRAWN = drawn(
+    99,
+    M=Sizes(1, 16384),
+    N=Sizes(256, 16384, multiple=64),
+    dtype=["bfloat16"] * 4 + ["float32"],
+)
 
 
 def forward_and_backward(x, weight, dy):
@@ -68,6 +75,7 @@ def reference(x, weight, dy):
     cases=[
         *(Case(M=m, N=n, dtype=dtype) for m, n, dtype in _FITTED),
         *(Case(M=m, N=n, dtype=dtype, held_out=True) for m, n, dtype in _HELD_OUT),
+        *_DRAWN,
     ],
     launches=lambda launch: (
         {

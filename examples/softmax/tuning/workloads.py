@@ -3,7 +3,7 @@
 import torch
 from softmax import softmax
 
-from kernel_builder.tuning import Case, workload
+from kernel_builder.tuning import Case, Sizes, drawn, workload
 
 _FITTED = [
     (m, n, "bfloat16")
@@ -43,10 +43,18 @@ _HELD_OUT = [
         (1024, 320),
         (4096, 12288),
         (8192, 200),
-        # Drawn at random.
         *((9080, 1408), (64, 64), (10, 1536), (88, 31488)),
     )
 ] + [(2048, 2048, "float32"), (512, 1024, "float32")]
+
+# All sizes between: what users call is not round.
+_DRAWN = drawn(
+    99,
+    M=Sizes(1, 32768),
+    N=Sizes(64, 131072, multiple=8),
+    dtype=["bfloat16"] * 4 + ["float32"],
+    keep=lambda M, N, dtype: M * N <= 1 << 27,
+)
 
 
 def forward_and_backward(x, dy):
@@ -70,6 +78,7 @@ def reference(x, dy):
     cases=[
         *(Case(M=m, N=n, dtype=dtype) for m, n, dtype in _FITTED),
         *(Case(M=m, N=n, dtype=dtype, held_out=True) for m, n, dtype in _HELD_OUT),
+        *_DRAWN,
     ],
     launches=lambda launch: (
         {

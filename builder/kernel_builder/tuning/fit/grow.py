@@ -92,14 +92,16 @@ class Grower:
         )
 
     def simplest(self, columns: Sequence[int], price: float) -> Grown:
-        """The pruned tree of the least cost, of equal ones that with the fewest tests.
+        """The pruned tree, or the one with the fewest tests that loses no more.
 
-        What gains most at the root may stand in the way of a better tree, so each single feature
-        has its turn there.
+        What gains most at the root may stand in the way of a simpler tree, so each single feature
+        has its turn there. It is not a search for less loss, which would find that in the noise.
         """
+        usual = prune(self.grow(columns), price)
         single = [t for t in self._tests if isinstance(t, Categorical) or t.term.size == 1]
-        trees = [prune(self.grow(columns, first), price) for first in (None, *single)]
-        return min(trees, key=lambda tree: (round(cost(tree, price), 6), tested(tree)))
+        others = [prune(self.grow(columns, first), price) for first in single]
+        as_good = [tree for tree in others if cost(tree, 0.0) <= cost(usual, 0.0) + _EPSILON]
+        return min([usual, *as_good], key=tested)
 
     def _node(
         self,

@@ -7,43 +7,28 @@ Rows are normalised over N columns: `y = x * rstd * w` with `rstd = 1 / sqrt(mea
 import triton
 import triton.language as tl
 
-# A tile of BLOCK_M rows by BLOCK_N columns is held in registers: 16384 elements are 32 a thread at
-# 16 warps, beyond which the compiler spills.
-_LARGEST_TILE = 16384
 
-
-def _configs(row_blocks, column_blocks, warps):
+def _configs():
     return [
-        triton.Config({"BLOCK_M": m, "BLOCK_N": n}, num_warps=w)
-        for m in row_blocks
-        for n in column_blocks
-        for w in warps
+        triton.Config({"TILE": tile}, num_warps=warps)
+        for tile in (512, 1024, 2048, 4096, 8192, 16384)
+        for warps in (1, 2, 4, 8, 16)
         # 4 to 64 elements a thread: fewer leave lanes without a full access, more spill.
-        if m * n <= _LARGEST_TILE and 4 <= m * n // (32 * w) <= 64
+        if 4 <= tile // (32 * warps) <= 64
     ]
 
 
-def _prune(configs, named_args, **_):
-    """Drop what cannot win: blocks more than twice a row, more rows than there are."""
-    columns, rows = named_args["N"], named_args["M"]
-    kept = [
-        config
-        for config in configs
-        if config.kwargs["BLOCK_N"] < 2 * max(columns, 256)
-        and config.kwargs["BLOCK_M"] < 2 * max(rows, 1)
-    ]
-    return kept or configs[:1]
+# The shape of a tile follows from its size and the row's: whole rows, or a part of a long one. So
+# one configuration suits short and long rows, and a handful suits all.
+_SHAPE = {
+    "BLOCK_N": lambda args: min(args["TILE"], triton.next_power_of_2(args["N"])),
+    "BLOCK_M": lambda args: args["TILE"] // args["BLOCK_N"],
+    "ONE_BLOCK": lambda args: args["BLOCK_N"] >= args["N"],
+}
 
 
-_ONE_BLOCK = {"ONE_BLOCK": lambda args: args["BLOCK_N"] >= args["N"]}
-
-
-@triton.autotune(
-    configs=_configs((1, 2, 4, 8), (256, 512, 1024, 2048, 4096, 8192, 16384), (1, 2, 4, 8, 16)),
-    key=["M", "N"],
-    prune_configs_by={"early_config_prune": _prune},
-)
-@triton.heuristics(_ONE_BLOCK)
+@triton.autotune(configs=_configs(), key=["M", "N"])
+@triton.heuristics(_SHAPE)
 @triton.jit
 def rms_norm_forward(
     x_ptr,
@@ -55,8 +40,9 @@ def rms_norm_forward(
     x_stride,
     y_stride,
     eps,
-    BLOCK_M: tl.constexpr,
+    TILE: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
 ):
     """Each program normalises BLOCK_M rows. Where a row fits one block it is read once."""
@@ -90,12 +76,8 @@ def rms_norm_forward(
     tl.store(rstd_ptr + rows, rstd, mask=row_ok)
 
 
-@triton.autotune(
-    configs=_configs((1, 2, 4), (256, 512, 1024, 2048, 4096, 8192, 16384), (1, 2, 4, 8, 16)),
-    key=["M", "N"],
-    prune_configs_by={"early_config_prune": _prune},
-)
-@triton.heuristics(_ONE_BLOCK)
+@triton.autotune(configs=_configs(), key=["M", "N"])
+@triton.heuristics(_SHAPE)
 @triton.jit
 def rms_norm_backward(
     dy_ptr,
@@ -109,8 +91,9 @@ def rms_norm_backward(
     dy_stride,
     x_stride,
     dx_stride,
-    BLOCK_M: tl.constexpr,
+    TILE: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
 ):
     """dx for every row, and this program's share of dw in row `program_id` of dw_ptr (float32).

@@ -16,34 +16,25 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 def _configs():
     return [
-        triton.Config({"BLOCK_M": m, "BLOCK_N": n}, num_warps=w)
-        for m in (1, 2, 4, 8, 16)
-        for n in (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-        for w in (1, 2, 4, 8, 16)
+        triton.Config({"TILE": tile}, num_warps=warps)
+        for tile in (512, 1024, 2048, 4096, 8192, 16384)
+        for warps in (1, 2, 4, 8, 16)
         # 4 to 64 elements a thread: fewer leave lanes without a full access, more spill.
-        if m * n <= 16384 and 4 <= m * n // (32 * w) <= 64
+        if 4 <= tile // (32 * warps) <= 64
     ]
 
 
-def _prune(configs, named_args, **_):
-    """Drop what cannot win: blocks more than twice a row, more rows than there are."""
-    columns, rows = named_args["N"], named_args["M"]
-    kept = [
-        config
-        for config in configs
-        if config.kwargs["BLOCK_N"] < 2 * max(columns, 128)
-        and config.kwargs["BLOCK_M"] < 2 * max(rows, 1)
-    ]
-    return kept or configs[:1]
+# The shape of a tile follows from its size and the row's: whole rows, or a part of a long one. So
+# one configuration suits short and long rows, and a handful suits all.
+_SHAPE = {
+    "BLOCK_N": lambda args: min(args["TILE"], triton.next_power_of_2(args["N"])),
+    "BLOCK_M": lambda args: args["TILE"] // args["BLOCK_N"],
+    "ONE_BLOCK": lambda args: args["BLOCK_N"] >= args["N"],
+}
 
 
-_ONE_BLOCK = {"ONE_BLOCK": lambda args: args["BLOCK_N"] >= args["N"]}
-
-
-@triton.autotune(
-    configs=_configs(), key=["M", "N"], prune_configs_by={"early_config_prune": _prune}
-)
-@triton.heuristics(_ONE_BLOCK)
+@triton.autotune(configs=_configs(), key=["M", "N"])
+@triton.heuristics(_SHAPE)
 @triton.jit
 def softmax_forward(
     x_ptr,
@@ -53,8 +44,9 @@ def softmax_forward(
     x_stride,
     y_stride,
     scale,
-    BLOCK_M: tl.constexpr,
+    TILE: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
 ):
     """y = softmax(scale * x) for BLOCK_M rows a program. All -inf gives NaN, as in torch."""
@@ -99,10 +91,8 @@ def softmax_forward(
             tl.store(out, y.to(y_ptr.dtype.element_ty), mask=ok)
 
 
-@triton.autotune(
-    configs=_configs(), key=["M", "N"], prune_configs_by={"early_config_prune": _prune}
-)
-@triton.heuristics(_ONE_BLOCK)
+@triton.autotune(configs=_configs(), key=["M", "N"])
+@triton.heuristics(_SHAPE)
 @triton.jit
 def softmax_backward(
     dy_ptr,
@@ -114,8 +104,9 @@ def softmax_backward(
     y_stride,
     dx_stride,
     scale,
-    BLOCK_M: tl.constexpr,
+    TILE: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
 ):
     """dx = scale * y * (dy - sum(dy * y)) for BLOCK_M rows a program."""

@@ -20,51 +20,55 @@ TOOLS = {
     "torch": "2.11.0+cu130",
     "triton": "3.6.0",
 }
-SOURCE = "sha256:970bc06336fa1eb38f6c08bd4777be86df8d0e230113f43aefa31ad535444bf0"
+SOURCE = "sha256:f768bc26b49f03b733b8e56ecc3346f089f7456ca0ab57afbae3540dcc23a8a2"
 FEATURES = {
     "M": "int",
     "N": "int",
-    "dw_ptr_dim0": "int",
     "dx_ptr_dtype": "str",
 }
 CONFIGS = (
-    {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 0
-    {"BLOCK_M": 4, "BLOCK_N": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 1
-    {"BLOCK_M": 4, "BLOCK_N": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
-    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 3
-    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 4
-    {"BLOCK_M": 1, "BLOCK_N": 8192, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 5
-    {"BLOCK_M": 2, "BLOCK_N": 8192, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 6
-    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 7
+    {"TILE": 512, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
+    {"TILE": 4096, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 1
+    {"TILE": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
+    {"TILE": 8192, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 3
+    {"TILE": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 4
+    {"TILE": 4096, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 5
+    {"TILE": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 6
+    {"TILE": 2048, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 7
 )
 
 
-def choose(M, N, dw_ptr_dim0, dx_ptr_dtype):
-    if N <= 4096:
-        if N <= 4.4 * dw_ptr_dim0:
-            if N <= 1024:
-                if M <= 1400:
-                    return (0, 6, 5, 4, 7, 2, 3, 1)  # BLOCK_M=1 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
-                else:
-                    return (1, 6, 5, 7, 4, 2, 3, 0)  # BLOCK_M=4 BLOCK_N=1024 num_warps=2 num_ctas=1 num_stages=3
+def choose(M, N, dx_ptr_dtype):
+    if N <= 2048:
+        if N <= 512:
+            if M <= 1500:
+                return (0, 1, 2, 3, 7, 6, 5, 4)  # TILE=512 num_warps=4 num_ctas=1 num_stages=3
             else:
-                return (2, 6, 5, 4, 7, 3, 1, 0)  # BLOCK_M=4 BLOCK_N=2048 num_warps=4 num_ctas=1 num_stages=3
-        elif N <= 2048:
-            if N <= 1024:
-                return (0, 5, 7, 4, 3, 6, 2, 1)  # BLOCK_M=1 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
-            else:
-                return (3, 5, 4, 7, 6, 0, 2, 1)  # BLOCK_M=1 BLOCK_N=2048 num_warps=16 num_ctas=1 num_stages=3
+                return (1, 0, 3, 2, 6, 4, 7, 5)  # TILE=4096 num_warps=2 num_ctas=1 num_stages=3
+        elif M <= 6600:
+            return (2, 1, 3, 7, 6, 0, 4, 5)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
+        elif N <= 1200:
+            return (1, 2, 3, 6, 0, 7, 4, 5)  # TILE=4096 num_warps=2 num_ctas=1 num_stages=3
         else:
-            return (4, 5, 7, 6, 3, 0, 2, 1)  # BLOCK_M=1 BLOCK_N=4096 num_warps=16 num_ctas=1 num_stages=3
-    elif M <= 180:
-        if N <= 8192:
-            return (5, 7, 6, 4, 3, 0, 2, 1)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+            return (3, 2, 1, 6, 7, 4, 0, 5)  # TILE=8192 num_warps=4 num_ctas=1 num_stages=3
+    elif N <= 4096:
+        if M <= 2.8:
+            return (4, 6, 3, 5, 7, 1, 2, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+        elif M <= 13000:
+            return (5, 3, 6, 7, 4, 2, 1, 0)  # TILE=4096 num_warps=16 num_ctas=1 num_stages=3
         else:
-            return (3, 7, 5, 4, 0, 6, 2, 1)  # BLOCK_M=1 BLOCK_N=2048 num_warps=16 num_ctas=1 num_stages=3
-    elif N * dw_ptr_dim0 <= 4800000:
-        if dx_ptr_dtype in ("bfloat16",):
-            return (6, 5, 7, 4, 3, 2, 0, 1)  # BLOCK_M=2 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+            return (4, 3, 5, 6, 1, 7, 2, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+    elif N <= 8192:
+        if M <= 160:
+            return (6, 7, 4, 5, 2, 1, 3, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
         else:
-            return (5, 6, 4, 7, 3, 2, 0, 1)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+            return (4, 6, 7, 5, 3, 1, 2, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+    elif M <= 330:
+        return (7, 5, 6, 3, 2, 1, 4, 0)  # TILE=2048 num_warps=16 num_ctas=1 num_stages=3
+    elif dx_ptr_dtype in ("bfloat16",):
+        if M <= 920:
+            return (7, 5, 6, 1, 3, 4, 2, 0)  # TILE=2048 num_warps=16 num_ctas=1 num_stages=3
+        else:
+            return (4, 5, 6, 3, 7, 1, 2, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
     else:
-        return (7, 6, 5, 4, 2, 3, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=8 num_ctas=1 num_stages=3
+        return (6, 5, 7, 3, 1, 2, 0, 4)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3

@@ -20,47 +20,63 @@ TOOLS = {
     "torch": "2.11.0+cu130",
     "triton": "3.6.0",
 }
-SOURCE = "sha256:16175de971378cdb5610495d6f44072ea798d635c8fb3bec9d2d244e3996d8c5"
+SOURCE = "sha256:ccd4c8820c38433599b7728bad0f10e5c42a83b697c9184d2c669f37e46eb4d4"
 FEATURES = {
     "M": "int",
     "N": "int",
     "dx_ptr_dtype": "str",
 }
 CONFIGS = (
-    {"BLOCK_M": 8, "BLOCK_N": 128, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
-    {"BLOCK_M": 4, "BLOCK_N": 256, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
-    {"BLOCK_M": 2, "BLOCK_N": 512, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
-    {"BLOCK_M": 2, "BLOCK_N": 1024, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 3
-    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 4
-    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 5
-    {"BLOCK_M": 1, "BLOCK_N": 8192, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 6
-    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 7
+    {"TILE": 512, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
+    {"TILE": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 1
+    {"TILE": 2048, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 2
+    {"TILE": 512, "num_warps": 1, "num_ctas": 1, "num_stages": 3},  # 3
+    {"TILE": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 4
+    {"TILE": 4096, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 5
+    {"TILE": 8192, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 6
+    {"TILE": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 7
 )
 
 
 def choose(M, N, dx_ptr_dtype):
-    if N <= 1024:
-        if N <= 128:
-            return (0, 3, 5, 4, 6, 7, 2, 1)  # BLOCK_M=8 BLOCK_N=128 num_warps=4 num_ctas=1 num_stages=3
-        elif N <= 256:
-            return (1, 3, 5, 4, 6, 7, 2, 0)  # BLOCK_M=4 BLOCK_N=256 num_warps=4 num_ctas=1 num_stages=3
-        elif N <= 512:
-            if M <= 8200:
-                return (2, 4, 6, 5, 7, 3, 1, 0)  # BLOCK_M=2 BLOCK_N=512 num_warps=4 num_ctas=1 num_stages=3
+    if N <= 7700:
+        if N <= 1024:
+            if M <= 1470:
+                if N <= 480:
+                    return (0, 2, 3, 1, 4, 5, 6, 7)  # TILE=512 num_warps=4 num_ctas=1 num_stages=3
+                else:
+                    return (1, 2, 4, 0, 5, 3, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
+            elif N <= 75:
+                return (2, 1, 4, 5, 0, 6, 3, 7)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
+            elif M <= 4400:
+                if M <= 3960:
+                    return (1, 4, 2, 5, 3, 0, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
+                elif dx_ptr_dtype in ("bfloat16",):
+                    return (2, 4, 5, 1, 6, 3, 7, 0)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
+                else:
+                    return (3, 4, 1, 2, 5, 0, 6, 7)  # TILE=512 num_warps=1 num_ctas=1 num_stages=3
             else:
-                return (3, 4, 5, 6, 7, 0, 2, 1)  # BLOCK_M=2 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
+                return (1, 4, 2, 5, 3, 0, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
+        elif N <= 4096:
+            if N <= 2000:
+                return (4, 2, 5, 6, 0, 1, 3, 7)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
+            else:
+                return (5, 6, 2, 4, 0, 7, 1, 3)  # TILE=4096 num_warps=8 num_ctas=1 num_stages=3
+        else:
+            return (6, 2, 4, 5, 7, 0, 1, 3)  # TILE=8192 num_warps=16 num_ctas=1 num_stages=3
+    elif M <= 65:
+        if N <= 16384:
+            return (7, 6, 2, 5, 4, 0, 1, 3)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+        elif N <= 19900:
+            return (5, 2, 6, 4, 7, 0, 1, 3)  # TILE=4096 num_warps=8 num_ctas=1 num_stages=3
         elif dx_ptr_dtype in ("bfloat16",):
-            return (3, 5, 4, 6, 7, 2, 1, 0)  # BLOCK_M=2 BLOCK_N=1024 num_warps=8 num_ctas=1 num_stages=3
+            return (6, 7, 5, 2, 4, 0, 1, 3)  # TILE=8192 num_warps=16 num_ctas=1 num_stages=3
         else:
-            return (4, 3, 2, 6, 7, 5, 1, 0)  # BLOCK_M=1 BLOCK_N=2048 num_warps=8 num_ctas=1 num_stages=3
-    elif N <= 2048:
-        return (4, 6, 5, 7, 3, 2, 1, 0)  # BLOCK_M=1 BLOCK_N=2048 num_warps=8 num_ctas=1 num_stages=3
-    elif N <= 4096:
-        return (5, 6, 7, 4, 3, 2, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=8 num_ctas=1 num_stages=3
-    elif M * N <= 21000000:
-        if N <= 57000:
-            return (6, 7, 5, 4, 3, 2, 1, 0)  # BLOCK_M=1 BLOCK_N=8192 num_warps=16 num_ctas=1 num_stages=3
+            return (7, 6, 5, 2, 4, 1, 0, 3)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+    elif N <= 12400:
+        if N <= 8192:
+            return (6, 7, 5, 2, 4, 0, 1, 3)  # TILE=8192 num_warps=16 num_ctas=1 num_stages=3
         else:
-            return (7, 6, 5, 4, 3, 2, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
+            return (4, 2, 5, 7, 1, 0, 6, 3)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
     else:
-        return (7, 6, 4, 5, 3, 2, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
+        return (7, 6, 5, 2, 4, 1, 0, 3)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3

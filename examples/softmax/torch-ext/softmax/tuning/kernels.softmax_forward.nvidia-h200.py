@@ -20,57 +20,84 @@ TOOLS = {
     "torch": "2.11.0+cu130",
     "triton": "3.6.0",
 }
-SOURCE = "sha256:867f2c6363d6a82ce3d0fe30b3b25cfdceab1b28ce14cbf067c4ccbee4c8a09b"
+SOURCE = "sha256:762a2a0d367e9bee685a20b89d38dd6dd1c213a43a4f8b0386a309c4015862d8"
 FEATURES = {
     "M": "int",
     "N": "int",
-    "x_ptr_dtype": "str",
 }
 CONFIGS = (
-    {"BLOCK_M": 8, "BLOCK_N": 128, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
-    {"BLOCK_M": 4, "BLOCK_N": 256, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
-    {"BLOCK_M": 1, "BLOCK_N": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 2
-    {"BLOCK_M": 1, "BLOCK_N": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 3
-    {"BLOCK_M": 2, "BLOCK_N": 512, "num_warps": 1, "num_ctas": 1, "num_stages": 3},  # 4
-    {"BLOCK_M": 1, "BLOCK_N": 2048, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 5
-    {"BLOCK_M": 1, "BLOCK_N": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 6
-    {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 7
+    {"TILE": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
+    {"TILE": 512, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
+    {"TILE": 2048, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 2
+    {"TILE": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 3
+    {"TILE": 1024, "num_warps": 1, "num_ctas": 1, "num_stages": 3},  # 4
+    {"TILE": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 5
+    {"TILE": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 6
+    {"TILE": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 7
 )
 
 
-def choose(M, N, x_ptr_dtype):
-    if M <= 91:
-        if N <= 4096:
-            if N <= 128:
-                return (0, 2, 6, 3, 5, 1, 4, 7)  # BLOCK_M=8 BLOCK_N=128 num_warps=4 num_ctas=1 num_stages=3
-            elif N <= 256:
-                return (1, 2, 6, 3, 5, 4, 0, 7)  # BLOCK_M=4 BLOCK_N=256 num_warps=4 num_ctas=1 num_stages=3
+def choose(M, N):
+    if N <= 1024:
+        if M <= 1470:
+            if N <= 512:
+                if N <= 68:
+                    return (0, 2, 3, 1, 4, 5, 6, 7)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
+                elif N <= 264:
+                    if N <= 252:
+                        return (1, 3, 2, 0, 4, 5, 6, 7)  # TILE=512 num_warps=4 num_ctas=1 num_stages=3
+                    else:
+                        return (2, 0, 3, 1, 4, 5, 6, 7)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
+                else:
+                    return (1, 3, 2, 0, 4, 5, 6, 7)  # TILE=512 num_warps=4 num_ctas=1 num_stages=3
+            elif M <= 100:
+                return (3, 4, 0, 2, 5, 1, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
             else:
-                return (2, 6, 3, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
+                return (2, 4, 0, 3, 5, 1, 6, 7)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
+        elif M <= 4400:
+            if N <= 580:
+                if N <= 400:
+                    if N <= 290:
+                        return (3, 2, 0, 1, 4, 5, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
+                    else:
+                        return (4, 0, 3, 5, 2, 6, 7, 1)  # TILE=1024 num_warps=1 num_ctas=1 num_stages=3
+                else:
+                    return (3, 0, 4, 2, 5, 1, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
+            else:
+                return (4, 3, 0, 5, 2, 6, 1, 7)  # TILE=1024 num_warps=1 num_ctas=1 num_stages=3
+        elif N <= 75:
+            return (0, 3, 2, 4, 5, 6, 7, 1)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
         else:
-            return (3, 6, 2, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
-    elif N <= 512:
-        if N <= 128:
-            return (0, 2, 6, 3, 5, 4, 1, 7)  # BLOCK_M=8 BLOCK_N=128 num_warps=4 num_ctas=1 num_stages=3
-        elif N <= 256:
-            return (1, 2, 6, 3, 5, 4, 0, 7)  # BLOCK_M=4 BLOCK_N=256 num_warps=4 num_ctas=1 num_stages=3
-        else:
-            return (4, 6, 5, 3, 2, 1, 0, 7)  # BLOCK_M=2 BLOCK_N=512 num_warps=1 num_ctas=1 num_stages=3
-    elif N <= 1024:
-        return (2, 6, 3, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
-    elif N <= 2048:
-        if x_ptr_dtype in ("bfloat16",):
-            return (5, 6, 2, 3, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=2048 num_warps=2 num_ctas=1 num_stages=3
-        else:
-            return (5, 7, 2, 6, 3, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=2048 num_warps=2 num_ctas=1 num_stages=3
+            return (4, 3, 0, 5, 2, 6, 1, 7)  # TILE=1024 num_warps=1 num_ctas=1 num_stages=3
     elif N <= 4096:
-        return (2, 6, 3, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=4096 num_warps=4 num_ctas=1 num_stages=3
-    elif N <= 57000:
-        if M <= 2900:
-            return (6, 3, 2, 5, 4, 7, 1, 0)  # BLOCK_M=1 BLOCK_N=8192 num_warps=8 num_ctas=1 num_stages=3
+        if N <= 2048:
+            if M <= 6.3:
+                return (2, 0, 5, 6, 3, 1, 7, 4)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
+            elif M <= 8200:
+                if M <= 2048:
+                    return (0, 5, 2, 6, 3, 4, 1, 7)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
+                else:
+                    return (3, 4, 0, 5, 2, 1, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
+            else:
+                return (5, 0, 6, 4, 7, 3, 2, 1)  # TILE=4096 num_warps=4 num_ctas=1 num_stages=3
         else:
-            return (3, 6, 2, 5, 4, 1, 0, 7)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
-    elif M <= 510:
-        return (3, 6, 2, 5, 7, 4, 1, 0)  # BLOCK_M=1 BLOCK_N=16384 num_warps=16 num_ctas=1 num_stages=3
+            return (5, 6, 2, 0, 7, 3, 4, 1)  # TILE=4096 num_warps=4 num_ctas=1 num_stages=3
+    elif N <= 8192:
+        return (6, 7, 2, 0, 5, 3, 4, 1)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+    elif N <= 57000:
+        if N <= 36000:
+            if N <= 24000:
+                if N <= 16384:
+                    return (7, 6, 2, 0, 5, 3, 1, 4)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+                else:
+                    return (6, 7, 2, 0, 5, 3, 1, 4)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+            else:
+                return (7, 6, 5, 2, 0, 3, 4, 1)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+        elif M <= 47:
+            return (7, 6, 2, 5, 0, 3, 1, 4)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+        else:
+            return (6, 7, 2, 0, 5, 3, 4, 1)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+    elif M <= 380:
+        return (7, 6, 5, 2, 0, 3, 4, 1)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
     else:
-        return (6, 3, 2, 5, 4, 1, 7, 0)  # BLOCK_M=1 BLOCK_N=8192 num_warps=8 num_ctas=1 num_stages=3
+        return (6, 7, 0, 2, 5, 3, 4, 1)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
