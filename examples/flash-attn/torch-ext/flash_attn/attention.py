@@ -79,7 +79,6 @@ def attention_fwd(
     num_stages: int = 2,
     consumers: int = 2,
     persistent: bool = True,
-    ahead: bool = False,
     splits: int = 1,
     waves: int = 2,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -110,7 +109,6 @@ def attention_fwd(
         hopper.launch(
             q, k, v, out, lse, softmax_scale, right,
             block_n=block_n, stages=num_stages, consumers=consumers, persistent=persistent,
-            ahead=ahead,
         )  # fmt: skip
         return out, lse
     packed = packs_heads(q, k)

@@ -11,7 +11,6 @@ A configuration is a flat dict of keyword arguments. Those of whole sequences (F
 | num_stages | software pipeline depth | depth of the K and V rings |
 | consumers | - | warpgroups that compute, 64 rows each |
 | persistent | - | as many programs as fit on the device, else one per tile |
-| ahead | - | a block's scores are computed beside the softmax of the block before |
 
 What a key does not mean to an implementation is 0 or False. Those of few queries (DECODE) are for
 `tuned.attention_decode`: block_n, num_warps, num_stages, and `waves`, the shares of the keys in
@@ -35,12 +34,11 @@ def triton_config(block_m: int, block_n: int, num_warps: int, num_stages: int) -
         "num_stages": num_stages,
         "consumers": 0,
         "persistent": False,
-        "ahead": False,
     }
 
 
 def hopper_config(
-    block_n: int, num_stages: int, consumers: int, *, persistent: bool = True, ahead: bool = False
+    block_n: int, num_stages: int, consumers: int, *, persistent: bool = True
 ) -> Config:
     return {
         "implementation": "hopper",
@@ -50,7 +48,6 @@ def hopper_config(
         "num_stages": num_stages,
         "consumers": consumers,
         "persistent": persistent,
-        "ahead": ahead,
     }
 
 
@@ -63,10 +60,8 @@ FORWARD: tuple[Config, ...] = (
     hopper_config(64, 2, 2, persistent=False),
     hopper_config(64, 2, 1),
     hopper_config(64, 2, 1, persistent=False),
-    hopper_config(64, 4, 1, ahead=True),
     hopper_config(128, 2, 1),
     hopper_config(128, 2, 1, persistent=False),
-    hopper_config(128, 3, 1, ahead=True),
 )
 """Candidates for whole sequences. Not all fit every head dim: those are refused when tried."""
 

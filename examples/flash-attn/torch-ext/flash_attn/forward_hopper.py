@@ -18,18 +18,29 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from .hopper_ahead import consume_ahead
-from .hopper_products import finish_rows, issue_output, issue_scores, wait_for_values, write
+from .hopper_products import (
+    finish_rows,
+    issue_output,
+    issue_scores,
+    release,
+    wait_for_values,
+    write,
+)
 from .hopper_schedule import (
     ROWS,
     first_place,
+    meet,
     next_place,
-    produce,
+    phase,
+    produce_keys,
+    produce_values,
+    slot,
     tile,
     tile_count,
 )
 from .hopper_softmax import first_softmax, masked, next_softmax, rescale
 
+THREADS = gl.constexpr(128)  # of a consumer
 FIRST = gl.constexpr(0)
 SECOND = gl.constexpr(1)
 
@@ -51,10 +62,12 @@ def _walk(
     for j in range(1, blocks):
         p_op = gl.convert_layout(p.to(q_smem.dtype), gl.DotOperandLayout(0, O_LAYOUT, 2))
         s = issue_scores(q, step, buffers)
+        # The compiler wants one barrier a turn for waits on one mbarrier: it costs nothing here.
+        meet()
         wait_for_values(step - 1, buffers, barriers)
         o_next = issue_output(p_op, o, step - 1, buffers)
         s = warpgroup_mma_wait(1, [s])
-        mbarrier.arrive(k_empty.index(step % STAGES))
+        release(k_empty.index(slot(step, STAGES)))
         block = blocks - 1 - j
         if RIGHT:  # noqa: SIM102, a constant and a run-time value
             if block >= unmasked:
@@ -66,15 +79,15 @@ def _walk(
         more = True
         if LAST:
             more = j + 1 < blocks
-        mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
+        mbarrier.wait(k_full.index(slot(step, STAGES)), phase(step, STAGES), pred=more)
         o = warpgroup_mma_wait(0, [o_next])
-        mbarrier.arrive(v_empty.index((step - 2) % STAGES))
+        release(v_empty.index(slot(step - 2, STAGES)))
         o = rescale(o, alpha)
     return p, o, top, sums, step
 
 
 @gluon.jit
-def _consume_in_step(
+def _consume(
     descs, buffers, barriers, sizes, lse, scale,
     STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, WHO: gl.constexpr,
 ):  # fmt: skip
@@ -100,13 +113,13 @@ def _consume_in_step(
     mbarrier.wait(k_full.index(0), 0)
     s = issue_scores(q, 0, buffers)
     s = warpgroup_mma_wait(0, [s])
-    mbarrier.arrive(k_empty.index(0))
+    release(k_empty.index(0))
     if ragged:
         s = masked(s, (blocks - 1) * BLOCK_N, row, sizes, RIGHT)
     p, top, sums = first_softmax(s, scale)
     o = no_output
     step = 1
-    mbarrier.wait(k_full.index(1 % STAGES), (1 // STAGES) & 1, pred=(blocks > 1) | (count > 1))
+    mbarrier.wait(k_full.index(slot(1, STAGES)), phase(1, STAGES), pred=(blocks > 1) | (count > 1))
 
     for turn in range(1, count):
         at_next = next_place(turn, at, stride, sizes, RIGHT)
@@ -127,7 +140,7 @@ def _consume_in_step(
             wait_for_values(step - 1, buffers, barriers)
             o_next = issue_output(p_op, o, step - 1, buffers)
             s = warpgroup_mma_wait(1, [s])
-            mbarrier.arrive(k_empty.index(step % STAGES))
+            release(k_empty.index(slot(step, STAGES)))
             if ragged:
                 s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
             p, top_next, sums_next = first_softmax(s, scale)
@@ -137,23 +150,23 @@ def _consume_in_step(
             o_next = issue_output(p_op, o, step - 1, buffers)
             mbarrier.wait(q_full.index(place), (turn // Q_STAGES) & 1)
             s = issue_scores(q, step, buffers)
-        factors = finish_rows(top, sums, at, row, sizes, lse, scale)
+        factors = finish_rows(top, sums, at, row, sizes, lse)
         step += 1
         more = (blocks > 1) | (turn + 1 < count)
         if Q_STAGES == 2:
-            mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
+            mbarrier.wait(k_full.index(slot(step, STAGES)), phase(step, STAGES), pred=more)
             o = warpgroup_mma_wait(0, [o_next])
         else:
             o = warpgroup_mma_wait(1, [o_next])
-        mbarrier.arrive(v_empty.index((step - 2) % STAGES))
+        release(v_empty.index(slot(step - 2, STAGES)))
         write(o, factors, at, row, descs, buffers, WHO)
         if Q_STAGES == 1:
             s = warpgroup_mma_wait(0, [s])
-            mbarrier.arrive(k_empty.index((step - 1) % STAGES))
+            release(k_empty.index(slot(step - 1, STAGES)))
             if ragged:
                 s = masked(s, (blocks - 1) * BLOCK_N, row_next, sizes, RIGHT)
             p, top_next, sums_next = first_softmax(s, scale)
-            mbarrier.wait(k_full.index(step % STAGES), (step // STAGES) & 1, pred=more)
+            mbarrier.wait(k_full.index(slot(step, STAGES)), phase(step, STAGES), pred=more)
         o = no_output
         top = top_next
         sums = sums_next
@@ -167,22 +180,10 @@ def _consume_in_step(
     p_op = gl.convert_layout(p.to(DTYPE), P_LAYOUT)
     wait_for_values(step - 1, buffers, barriers)
     o_next = issue_output(p_op, o, step - 1, buffers)
-    factors = finish_rows(top, sums, at, row, sizes, lse, scale)
+    factors = finish_rows(top, sums, at, row, sizes, lse)
     o = warpgroup_mma_wait(0, [o_next])
     write(o, factors, at, row, descs, buffers, WHO)
     tma.store_wait(0)
-
-
-@gluon.jit
-def _consume(
-    descs, buffers, barriers, sizes, lse, scale,
-    STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, AHEAD: gl.constexpr,
-    WHO: gl.constexpr,
-):  # fmt: skip
-    if AHEAD:
-        consume_ahead(descs, buffers, barriers, sizes, lse, scale, CONSUMERS, RIGHT, WHO)
-    else:
-        _consume_in_step(descs, buffers, barriers, sizes, lse, scale, STAGES, CONSUMERS, RIGHT, WHO)
 
 
 @gluon.constexpr_function
@@ -199,7 +200,6 @@ def forward_kernel(
     q_desc, k_desc, v_desc, o_desc, lse,
     queries, keys, heads, group, tiles_m, tiles, right, scale,
     STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr, Q_STAGES: gl.constexpr,
-    AHEAD: gl.constexpr,
 ):  # fmt: skip
     """Attention of whole (batch, head, seq, dim) tensors; see `hopper.launch` for the host side.
 
@@ -214,27 +214,25 @@ def forward_kernel(
     """
     DTYPE: gl.constexpr = q_desc.dtype
     BLOCK_N: gl.constexpr = k_desc.block_shape[2]
-    K_STAGES: gl.constexpr = STAGES + 1 if AHEAD else STAGES
     q_smem = gl.allocate_shared_memory(
         DTYPE, _ring(Q_STAGES * CONSUMERS, q_desc.block_shape), q_desc.layout
     )
-    k_smem = gl.allocate_shared_memory(DTYPE, _ring(K_STAGES, k_desc.block_shape), k_desc.layout)
+    k_smem = gl.allocate_shared_memory(DTYPE, _ring(STAGES, k_desc.block_shape), k_desc.layout)
     v_smem = gl.allocate_shared_memory(DTYPE, _ring(STAGES, v_desc.block_shape), v_desc.layout)
     o_smem = gl.allocate_shared_memory(DTYPE, _ring(CONSUMERS, o_desc.block_shape), o_desc.layout)
     LAYOUT: gl.constexpr = mbarrier.MBarrierLayout()
     q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * CONSUMERS, 1], LAYOUT)
-    k_full = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], LAYOUT)
-    k_empty = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], LAYOUT)
+    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
+    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], LAYOUT)
     for c in gl.static_range(Q_STAGES * CONSUMERS):
         mbarrier.init(q_full.index(c), count=1)
-    for s in gl.static_range(K_STAGES):
-        mbarrier.init(k_full.index(s), count=1)
-        mbarrier.init(k_empty.index(s), count=CONSUMERS)
     for s in gl.static_range(STAGES):
+        mbarrier.init(k_full.index(s), count=1)
+        mbarrier.init(k_empty.index(s), count=CONSUMERS * THREADS)
         mbarrier.init(v_full.index(s), count=1)
-        mbarrier.init(v_empty.index(s), count=CONSUMERS)
+        mbarrier.init(v_empty.index(s), count=CONSUMERS * THREADS)
 
     descs = (q_desc, k_desc, v_desc, o_desc)
     buffers = (q_smem, k_smem, v_smem, o_smem)
@@ -245,21 +243,27 @@ def forward_kernel(
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, lse, scale,
-                            STAGES, CONSUMERS, RIGHT, AHEAD, FIRST)),
-                (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
+                            STAGES, CONSUMERS, RIGHT, FIRST)),
+                (produce_keys,
+                 (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
+                (produce_values,
+                 (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
-            [1],
-            [24],
+            [1, 1],
+            [24, 24],
         )  # fmt: skip
     else:
         gl.warp_specialize(
             [
                 (_consume, (descs, buffers, barriers, sizes, lse, scale,
-                            STAGES, CONSUMERS, RIGHT, AHEAD, FIRST)),
+                            STAGES, CONSUMERS, RIGHT, FIRST)),
                 (_consume, (descs, buffers, barriers, sizes, lse, scale,
-                            STAGES, CONSUMERS, RIGHT, AHEAD, SECOND)),
-                (produce, (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
+                            STAGES, CONSUMERS, RIGHT, SECOND)),
+                (produce_keys,
+                 (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
+                (produce_values,
+                 (descs, buffers, barriers, sizes, BLOCK_N, STAGES, CONSUMERS, RIGHT)),
             ],
-            [4, 1],
-            [240, 24],
+            [4, 1, 1],
+            [240, 24, 24],
         )  # fmt: skip

@@ -13,7 +13,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.errors import OutOfResources
 
 from .configs import cdiv, head_block
-from .device import facts
+from .device import Facts, facts
 from .forward_hopper import forward_kernel
 from .launching import Prepared
 
@@ -23,6 +23,9 @@ RESIDENTS = {1: 2, 2: 1}  # programs of so many consumers that share a multiproc
 REGISTERS = {1: 232, 2: 240}  # of a thread of theirs
 KERNEL = Prepared(forward_kernel)
 TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16, torch.float32: gl.float32}
+
+Sizes = tuple[int, ...]
+Geometry = dict[str, Any]
 
 
 @functools.cache
@@ -58,6 +61,13 @@ def descriptor(tensor: torch.Tensor, rows: int, block_d: int) -> TensorDescripto
     return result
 
 
+def _described(tensor: torch.Tensor, geometry: Geometry) -> TensorDescriptor:
+    """`descriptor` with what it would look up."""
+    result = object.__new__(TensorDescriptor)
+    result.__dict__.update(geometry, base=tensor)
+    return result
+
+
 def launch(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -71,79 +81,101 @@ def launch(
     stages: int,
     consumers: int,
     persistent: bool,
-    ahead: bool,
 ) -> None:
     """Fills `out` and `lse` (see `attention.attention_fwd`); q, k and v must pass
-    `suits_copy_engine`."""
-    batch, queries, heads, dim = q.shape
-    keys, heads_k = k.shape[1:3]
-    block_d = head_block(dim)
+    `suit_copy_engine`."""
     plan = _plan(
-        block_d, block_n, stages, consumers, ahead, right is not None, facts(q).shared_memory
-    )
-    tiles_m = cdiv(queries, ROWS * consumers)
-    work = tiles_m * heads * batch
-    tiles = work
-    if right is not None:
-        tiles_m += tiles_m % 2
-        tiles = tiles_m * heads * batch
-        work = tiles // 2
-    programs = min(work, facts(q).processors * RESIDENTS[consumers]) if persistent else work
+        q.shape, k.shape, q.stride(), k.stride(), v.stride(), out.stride(), q.dtype,
+        right is not None, block_n, stages, consumers, persistent, facts(q),
+    )  # fmt: skip
+    of_q, of_k, of_v, of_out = plan.geometries
     KERNEL.launch(
-        (plan, q.dtype, q.device.index), programs,
+        (plan.kernel, q.device.index), plan.programs,
         (
-            descriptor(q, ROWS, block_d), descriptor(k, block_n, block_d),
-            descriptor(v, block_n, block_d), descriptor(out, ROWS, plan.columns), lse,
-            queries, keys, heads, heads // heads_k, tiles_m, tiles, right or 0,
-            softmax_scale * LOG2E,
+            _described(q, of_q), _described(k, of_k), _described(v, of_v), _described(out, of_out),
+            lse, *plan.sizes, right or 0, softmax_scale * LOG2E,
         ),
-        plan.constants, plan.options,
+        plan.kernel.constants, plan.kernel.options,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """What a configuration means for one head dimension: the columns of the output that are stored
-    at a time, and the kernel's constants and options."""
+class Kernel:
+    """What a configuration means for one head dimension and dtype: the columns of the output that
+    are stored at a time, and the kernel's constants and options."""
 
     columns: int
     constants: dict[str, Any]
     options: dict[str, Any]
 
 
-@functools.cache
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A launch but for its tensors: the kernel, geometries of q, k, v and the output, the number of
+    programs, and the sizes that the kernel takes."""
+
+    kernel: Kernel
+    geometries: tuple[Geometry, Geometry, Geometry, Geometry]
+    programs: int
+    sizes: Sizes
+
+
+@functools.lru_cache(1024)
 def _plan(
-    block_d: int, block_n: int, stages: int, consumers: int, ahead: bool, bounded: bool,
-    shared_memory: int,
+    q_shape: Sizes, k_shape: Sizes, q_stride: Sizes, k_stride: Sizes, v_stride: Sizes,
+    out_stride: Sizes, dtype: torch.dtype, bounded: bool, block_n: int, stages: int,
+    consumers: int, persistent: bool, device: Facts,
 ) -> Plan:  # fmt: skip
-    """See `Plan`.
+    """See `Plan`; raises as `_kernel`."""
+    batch, queries, heads, dim = q_shape
+    keys, heads_k = k_shape[1:3]
+    block_d = head_block(dim)
+    kernel = _kernel(block_d, dtype, block_n, stages, consumers, bounded, device.shared_memory)
+    tiles_m = cdiv(queries, ROWS * consumers)
+    work = tiles_m * heads * batch
+    tiles = work
+    if bounded:
+        tiles_m += tiles_m % 2
+        tiles = tiles_m * heads * batch
+        work = tiles // 2
+    programs = min(work, device.processors * RESIDENTS[consumers]) if persistent else work
+    geometries = (
+        _geometry(q_shape, q_stride, ROWS, block_d, dtype),
+        _geometry(k_shape, k_stride, block_n, block_d, dtype),
+        _geometry(k_shape, v_stride, block_n, block_d, dtype),
+        _geometry(q_shape, out_stride, ROWS, kernel.columns, dtype),
+    )
+    return Plan(
+        kernel, geometries, programs, (queries, keys, heads, heads // heads_k, tiles_m, tiles)
+    )
+
+
+@functools.cache
+def _kernel(
+    block_d: int, dtype: torch.dtype, block_n: int, stages: int, consumers: int, bounded: bool,
+    shared_memory: int,
+) -> Kernel:  # fmt: skip
+    """See `Kernel`.
 
     Raises:
         triton.runtime.errors.OutOfResources: more registers or shared memory than a program has.
     """
-    # Scores, probabilities and output of 64 rows on 128 threads, and about 32 for the rest; with
-    # the scores of two blocks, probabilities only as they go into the product.
-    needed = block_n + block_d // 2 + 32 + (block_n // 4 if ahead else 0)
+    # Scores, probabilities and output of 64 rows on 128 threads, and about 32 for the rest.
+    needed = block_n + block_d // 2 + 32
     if needed > REGISTERS[consumers]:
         raise OutOfResources(needed, REGISTERS[consumers], "registers")
     limit = shared_memory // RESIDENTS[consumers]
     tile = 2 * ROWS * block_d * consumers
-    block = 2 * block_n * block_d
-    rings = 2 * stages * block + 2048
-    # More rows of Q, and the whole output staged; ahead, Q of two tiles and K of one block more.
-    for q_stages, halves, more_k in ((2, 2, 1), (2, 1, 1)) if ahead else (
-        (2, 2, 0), (1, 2, 0), (2, 1, 0), (1, 1, 0),
-    ):  # fmt: skip
-        needed = rings + tile * q_stages + tile * halves // 2 + more_k * block
+    rings = 4 * stages * block_n * block_d + 2048
+    # More rows of Q, and the whole output staged.
+    for q_stages, halves in ((2, 2), (1, 2), (2, 1), (1, 1)):
+        needed = rings + tile * q_stages + tile * halves // 2
         if needed <= limit:
             break
     else:
         raise OutOfResources(needed, limit, "shared memory")
-    constants = {
-        "STAGES": stages, "CONSUMERS": consumers, "RIGHT": bounded, "Q_STAGES": q_stages,
-        "AHEAD": ahead,
-    }  # fmt: skip
+    constants = {"STAGES": stages, "CONSUMERS": consumers, "RIGHT": bounded, "Q_STAGES": q_stages}
     # At the start all warps have the same number of registers, so that two programs of one
     # consumer share a multiprocessor.
     options = {"num_warps": 4, "maxnreg": 128 if consumers == 1 else None}
-    return Plan(block_d * halves // 2, constants, options)
+    return Kernel(block_d * halves // 2, constants, options)

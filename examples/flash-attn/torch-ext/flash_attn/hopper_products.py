@@ -2,6 +2,7 @@
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
@@ -9,7 +10,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
 )
 
-from .hopper_schedule import ROWS, store_block
+from .hopper_schedule import ROWS, phase, slot, store_block
 
 
 @gluon.jit
@@ -20,29 +21,39 @@ def issue_scores(q, step, buffers):
     DIM: gl.constexpr = k_smem.shape[4]
     LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     zero = gl.zeros([ROWS, BLOCK_N], gl.float32, layout=LAYOUT)
-    k = k_smem.index(step % k_smem.shape[0]).reshape([BLOCK_N, DIM])
+    k = k_smem.index(slot(step, k_smem.shape[0])).reshape([BLOCK_N, DIM])
     return warpgroup_mma(q, k.permute((1, 0)), zero, use_acc=False, is_async=True)
 
 
 @gluon.jit
-def wait_for_values(step, buffers, barriers, pred=True):
+def release(barrier):
+    """Every thread says that it is done with a buffer.
+
+    Were it one thread for all (`mbarrier.arrive`), all would have to meet before, and after it: at
+    two buffers a block four barriers of the warpgroup.
+    """
+    async_copy.mbarrier_arrive(barrier, increment_count=False)
+
+
+@gluon.jit
+def wait_for_values(step, buffers, barriers):
     """Until V block number `step` has arrived."""
     _q_smem, _k_smem, v_smem, _o_smem = buffers
     _q_full, _k_full, _k_empty, v_full, _v_empty = barriers
     STAGES: gl.constexpr = v_smem.shape[0]
-    mbarrier.wait(v_full.index(step % STAGES), (step // STAGES) & 1, pred=pred)
+    mbarrier.wait(v_full.index(slot(step, STAGES)), phase(step, STAGES))
 
 
 @gluon.jit
-def issue_output(p, o, step, buffers, use_acc=True):
-    """Starts O += P V, or O = P V, of V block number `step`, which must have arrived."""
+def issue_output(p, o, step, buffers):
+    """Starts O += P V of V block number `step`, which must have arrived."""
     _q_smem, _k_smem, v_smem, _o_smem = buffers
-    v = v_smem.index(step % v_smem.shape[0]).reshape([v_smem.shape[3], v_smem.shape[4]])
-    return warpgroup_mma(p, v, o, use_acc=use_acc, is_async=True)
+    v = v_smem.index(slot(step, v_smem.shape[0])).reshape([v_smem.shape[3], v_smem.shape[4]])
+    return warpgroup_mma(p, v, o, is_async=True)
 
 
 @gluon.jit
-def finish_rows(top, sums, at, row, sizes, lse, scale):
+def finish_rows(top, sums, at, row, sizes, lse):
     """Stores the log-sum-exp of 64 rows; returns the factors that normalise them. A row that saw
     no key has no sum: it gets -inf, and 0 for output. Needs no product, so it runs beside one."""
     queries, _keys, heads, _group, _tiles_m, _tiles, _right = sizes
@@ -51,7 +62,7 @@ def finish_rows(top, sums, at, row, sizes, lse, scale):
     seen = total > 0.0
     total = gl.where(seen, total, 1.0)
     rows = row + gl.arange(0, ROWS, layout=total.type.layout)
-    log_sum = gl.where(seen, top * scale + gl.log2(total), float("-inf")) * 0.6931471805599453
+    log_sum = gl.where(seen, top + gl.log2(total), float("-inf")) * 0.6931471805599453
     gl.store(lse + (batch * heads + head).to(gl.int64) * queries + rows, log_sum, rows < queries)
     return 1.0 / total
 

@@ -1,4 +1,4 @@
-"""Which tiles a program computes, and the warp that fetches their Q, K and V (sm_90)."""
+"""Which tiles a program computes, and the warps that fetch their Q, K and V (sm_90)."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -7,7 +7,28 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 # Triton 3.9 has other names for them.
 load_block = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_block = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+meet = getattr(gl, "thread_barrier", None) or gl.barrier
 ROWS = gl.constexpr(64)  # query rows of a consumer: one wgmma is 64 rows tall
+
+
+@gluon.jit
+def slot(step, STAGES: gl.constexpr):
+    """step % STAGES. Steps are never negative, which the compiler does not know."""
+    at = step % STAGES
+    if (STAGES & (STAGES - 1)) == 0:
+        at = step & (STAGES - 1)
+    return at
+
+
+@gluon.jit
+def phase(step, STAGES: gl.constexpr):
+    """step // STAGES % 2: the phase of its slot's mbarrier that a step completes."""
+    turn = step // STAGES
+    if STAGES == 2:
+        turn = step >> 1
+    if STAGES == 4:
+        turn = step >> 2
+    return turn & 1
 
 
 @gluon.jit
@@ -97,7 +118,7 @@ def load_q(
     """
     Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
     last = step - 1
-    mbarrier.wait(k_empty.index(last % STAGES), (last // STAGES) & 1, pred=step > 0)
+    mbarrier.wait(k_empty.index(slot(last, STAGES)), phase(last, STAGES), pred=step > 0)
     for c in gl.static_range(CONSUMERS):
         place = (turn % Q_STAGES) * CONSUMERS + c
         mbarrier.expect(q_full.index(place), q_desc.block_type.nbytes)
@@ -107,16 +128,20 @@ def load_q(
 
 
 @gluon.jit
-def produce(
+def produce_keys(
     descs, buffers, barriers, sizes,
     BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
 ):  # fmt: skip
-    q_desc, k_desc, v_desc, _o_desc = descs
-    q_smem, k_smem, v_smem, _o_smem = buffers
-    q_full, k_full, k_empty, v_full, v_empty = barriers
+    """The warp that fetches Q and K.
+
+    Another one fetches V: a warp's instructions are taken from the consumers of one quarter of the
+    multiprocessor, and no K waits for room for V.
+    """
+    q_desc, k_desc, _v_desc, _o_desc = descs
+    q_smem, k_smem, _v_smem, _o_smem = buffers
+    q_full, k_full, k_empty, _v_full, _v_empty = barriers
     _queries, _keys, _heads, group, _tiles_m, tiles, _right = sizes
     Q_STAGES: gl.constexpr = q_smem.shape[0] // CONSUMERS
-    K_STAGES: gl.constexpr = k_smem.shape[0]
     count = tile_count(tiles, RIGHT)
     step = 0
     at, stride = first_place(sizes, RIGHT)
@@ -127,26 +152,48 @@ def produce(
         head_k = head // group
         for j in range(blocks):
             first = (blocks - 1 - j) * BLOCK_N
-            slot = step % K_STAGES
-            mbarrier.wait(k_empty.index(slot), ((step // K_STAGES) & 1) ^ 1)
-            mbarrier.expect(k_full.index(slot), k_desc.block_type.nbytes)
-            load_block(k_desc, [batch, head_k, first, 0], k_full.index(slot), k_smem.index(slot))
+            to = slot(step, STAGES)
+            mbarrier.wait(k_empty.index(to), phase(step, STAGES) ^ 1)
+            mbarrier.expect(k_full.index(to), k_desc.block_type.nbytes)
+            load_block(k_desc, [batch, head_k, first, 0], k_full.index(to), k_smem.index(to))
             if (j == 0) & ((turn == 0) | (Q_STAGES == 1)):
                 load_q(
-                    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, K_STAGES,
+                    turn, step, q_desc, q_smem, q_full, k_empty, batch, head, row, STAGES,
                     CONSUMERS,
                 )  # fmt: skip
-            slot = step % STAGES
-            mbarrier.wait(v_empty.index(slot), ((step // STAGES) & 1) ^ 1)
-            mbarrier.expect(v_full.index(slot), v_desc.block_type.nbytes)
-            load_block(v_desc, [batch, head_k, first, 0], v_full.index(slot), v_smem.index(slot))
             if Q_STAGES == 2:  # noqa: SIM102, a constant and a run-time value
                 if (j == 0) & (turn + 1 < count):
                     _place_next, head_next, batch_next = at_next
                     row_next, _ = tile(turn + 1, at_next, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
                     load_q(
                         turn + 1, step, q_desc, q_smem, q_full, k_empty, batch_next, head_next,
-                        row_next, K_STAGES, CONSUMERS,
+                        row_next, STAGES, CONSUMERS,
                     )  # fmt: skip
             step += 1
         at = at_next
+
+
+@gluon.jit
+def produce_values(
+    descs, buffers, barriers, sizes,
+    BLOCK_N: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, RIGHT: gl.constexpr,
+):  # fmt: skip
+    """The warp that fetches V."""
+    _q_desc, _k_desc, v_desc, _o_desc = descs
+    _q_smem, _k_smem, v_smem, _o_smem = buffers
+    _q_full, _k_full, _k_empty, v_full, v_empty = barriers
+    _queries, _keys, _heads, group, _tiles_m, tiles, _right = sizes
+    step = 0
+    at, stride = first_place(sizes, RIGHT)
+    for turn in range(tile_count(tiles, RIGHT)):
+        _place, head, batch = at
+        _row, blocks = tile(turn, at, sizes, ROWS * CONSUMERS, BLOCK_N, RIGHT)
+        head_k = head // group
+        for j in range(blocks):
+            first = (blocks - 1 - j) * BLOCK_N
+            to = slot(step, STAGES)
+            mbarrier.wait(v_empty.index(to), phase(step, STAGES) ^ 1)
+            mbarrier.expect(v_full.index(to), v_desc.block_type.nbytes)
+            load_block(v_desc, [batch, head_k, first, 0], v_full.index(to), v_smem.index(to))
+            step += 1
+        at = next_place(turn + 1, at, stride, sizes, RIGHT)

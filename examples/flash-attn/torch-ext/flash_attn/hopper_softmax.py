@@ -5,6 +5,8 @@ from triton.experimental.gluon import language as gl
 
 from .hopper_schedule import ROWS
 
+FLOOR = gl.constexpr(-8.5e37)  # -(2**126): differences of references stay finite
+
 
 @gluon.jit
 def masked(s, first, row, sizes, RIGHT: gl.constexpr):
@@ -44,18 +46,14 @@ def _lane_sums(p):
 
 
 @gluon.jit
-def no_rows(LAYOUT: gl.constexpr, BLOCK_N: gl.constexpr):
-    """(row references, sums of each lane) before any block of scores of that layout."""
-    top = gl.full([ROWS], float("-inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT))
-    return top, _lane_sums(gl.zeros([ROWS, BLOCK_N], gl.float32, layout=LAYOUT))
-
-
-@gluon.jit
 def first_softmax(s, scale):
-    """Of a tile's first block: (P, row references, sums of each lane)."""
-    top = _row_max(s)
-    safe = gl.where(top == float("-inf"), 0.0, top) * scale
-    p = gl.exp2(s * scale - safe[:, None])
+    """Of a tile's first block: (P, row references, sums of each lane).
+
+    References are in the units of the exponents, scores times `scale`. That of a row that sees no
+    key is FLOOR: finite, so that no difference of references is a NaN.
+    """
+    top = gl.maximum(_row_max(s) * scale, FLOOR)
+    p = gl.exp2(s * scale - top[:, None])
     return p, top, _lane_sums(p)
 
 
@@ -67,12 +65,10 @@ def next_softmax(s, top, sums, scale):
     outgrown it by a factor of 2**8, so that what came before seldom needs a new scale. P stays
     below 2**8.
     """
-    block_top = _row_max(s)
-    new_top = gl.where((block_top - top) * scale > 8.0, block_top, top)
-    new_top = gl.where(top == float("-inf"), block_top, new_top)
-    safe = gl.where(new_top == float("-inf"), 0.0, new_top) * scale
-    p = gl.exp2(s * scale - safe[:, None])
-    alpha = gl.where(new_top == top, 1.0, gl.exp2(top * scale - safe))
+    block_top = _row_max(s) * scale
+    new_top = gl.where(block_top - top > 8.0, block_top, top)
+    p = gl.exp2(s * scale - new_top[:, None])
+    alpha = gl.exp2(top - new_top)
     factor = gl.convert_layout(alpha, gl.SliceLayout(1, sums.type.layout))
     return p, new_top, sums * factor[:, None] + _lane_sums(p), alpha
 

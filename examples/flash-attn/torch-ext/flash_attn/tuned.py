@@ -62,13 +62,12 @@ def attention_fwd(
     num_stages: int,
     consumers: int,
     persistent: bool,
-    ahead: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`attention.attention_fwd` of tensors that `suits`; `causal` says that `right` is given."""
     return attend(
         q, k, v, softmax_scale, None, right, implementation=implementation, block_m=block_m,
         block_n=block_n, num_warps=num_warps, num_stages=num_stages, consumers=consumers,
-        persistent=persistent, ahead=ahead,
+        persistent=persistent,
     )  # fmt: skip
 
 

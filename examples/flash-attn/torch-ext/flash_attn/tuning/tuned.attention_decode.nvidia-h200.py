@@ -20,18 +20,26 @@ TOOLS = {
     "torch": "2.11.0+cu130",
     "triton": "3.6.0",
 }
-SOURCE = "sha256:a5a38aa0e698cd16acfdf72cefa325dcc463cb0c9bebd7cacf47b6b4f1c1ff52"
+SOURCE = "sha256:4a3e74c5cb30fc71a562c2033fe67dbaa27b01e98c04b9b783154d160c248215"
 FEATURES = {
+    "k_dim0": "int",
     "k_dim1": "int",
 }
 CONFIGS = (
-    {"block_n": 64, "num_warps": 4, "num_stages": 3, "waves": 2},  # 0
-    {"block_n": 128, "num_warps": 4, "num_stages": 3, "waves": 1},  # 1
+    {"block_n": 32, "num_warps": 4, "num_stages": 4, "waves": 4},  # 0
+    {"block_n": 128, "num_warps": 4, "num_stages": 2, "waves": 2},  # 1
+    {"block_n": 64, "num_warps": 4, "num_stages": 3, "waves": 2},  # 2
+    {"block_n": 128, "num_warps": 4, "num_stages": 3, "waves": 1},  # 3
 )
 
 
-def choose(k_dim1):
+def choose(k_dim0, k_dim1):
     if k_dim1 <= 5800:
-        return (0, 1)  # block_n=64 num_warps=4 num_stages=3 waves=2
+        if k_dim0 <= 4:
+            return (0, 2, 1, 3)  # block_n=32 num_warps=4 num_stages=4 waves=4
+        elif k_dim0 <= 23:
+            return (1, 2, 3, 0)  # block_n=128 num_warps=4 num_stages=2 waves=2
+        else:
+            return (2, 1, 3, 0)  # block_n=64 num_warps=4 num_stages=3 waves=2
     else:
-        return (1, 0)  # block_n=128 num_warps=4 num_stages=3 waves=1
+        return (3, 1, 2, 0)  # block_n=128 num_warps=4 num_stages=3 waves=1
