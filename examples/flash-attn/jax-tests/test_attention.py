@@ -50,7 +50,8 @@ def reference(q, k, v, dout, *, scale, shift):
 
 def close(got, want, dtype, slack=1.0):
     error = np.linalg.norm(np.asarray(got.astype(jnp.float32), np.float64) - want)
-    limit = LIMIT[dtype] * slack * max(np.linalg.norm(want), 1e-30)
+    # With one key the gradient of q is 0, the difference of two numbers that are about 1.
+    limit = LIMIT[dtype] * slack * max(np.linalg.norm(want), 0.1)
     assert error <= limit, f"error {error:.1e}, limit {limit:.1e}"
 
 
