@@ -29,36 +29,41 @@ FEATURES = {
     "k_dim3": "int",
 }
 CONFIGS = (
-    {"implementation": "triton", "block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3, "consumers": 0, "persistent": False},  # 0
-    {"implementation": "hopper", "block_m": 64, "block_n": 128, "num_warps": 4, "num_stages": 2, "consumers": 1, "persistent": False},  # 1
+    {"implementation": "hopper", "block_m": 64, "block_n": 128, "num_warps": 4, "num_stages": 2, "consumers": 1, "persistent": False},  # 0
+    {"implementation": "hopper", "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2, "consumers": 2, "persistent": True},  # 1
     {"implementation": "hopper", "block_m": 128, "block_n": 128, "num_warps": 8, "num_stages": 2, "consumers": 2, "persistent": True},  # 2
-    {"implementation": "hopper", "block_m": 64, "block_n": 128, "num_warps": 4, "num_stages": 2, "consumers": 1, "persistent": True},  # 3
+    {"implementation": "triton", "block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3, "consumers": 0, "persistent": False},  # 3
     {"implementation": "triton", "block_m": 128, "block_n": 64, "num_warps": 4, "num_stages": 3, "consumers": 0, "persistent": False},  # 4
     {"implementation": "hopper", "block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 2, "consumers": 1, "persistent": True},  # 5
-    {"implementation": "hopper", "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2, "consumers": 2, "persistent": True},  # 6
+    {"implementation": "hopper", "block_m": 64, "block_n": 128, "num_warps": 4, "num_stages": 2, "consumers": 1, "persistent": True},  # 6
     {"implementation": "hopper", "block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 2, "consumers": 1, "persistent": False},  # 7
 )
 
 
 def choose(causal, k_dim0, k_dim1, k_dim2, k_dim3):
-    if k_dim1 <= 180:
-        return (0, 5, 7, 4, 1, 3, 6, 2)  # implementation=triton block_m=64 block_n=64 num_warps=4 num_stages=3 consumers=0 persistent=False
-    elif k_dim3 <= 78:
-        if k_dim0 <= 0.0028 * k_dim1:
-            if k_dim0 * k_dim2 <= 39:
-                return (1, 3, 5, 7, 2, 0, 6, 4)  # implementation=hopper block_m=64 block_n=128 num_warps=4 num_stages=2 consumers=1 persistent=False
-            elif causal in (False,):
-                return (2, 3, 1, 0, 5, 4, 7, 6)  # implementation=hopper block_m=128 block_n=128 num_warps=8 num_stages=2 consumers=2 persistent=True
-            else:
-                return (3, 2, 1, 5, 7, 6, 0, 4)  # implementation=hopper block_m=64 block_n=128 num_warps=4 num_stages=2 consumers=1 persistent=True
-        elif causal in (False,):
-            if k_dim0 * k_dim1 * k_dim3 <= 190000:
-                return (4, 0, 3, 2, 5, 1, 6, 7)  # implementation=triton block_m=128 block_n=64 num_warps=4 num_stages=3 consumers=0 persistent=False
-            else:
-                return (2, 3, 5, 0, 4, 1, 6, 7)  # implementation=hopper block_m=128 block_n=128 num_warps=8 num_stages=2 consumers=2 persistent=True
+    if k_dim0 <= 1.4:
+        if k_dim3 <= 91:
+            return (0, 6, 5, 7, 3, 2, 4, 1)  # implementation=hopper block_m=64 block_n=128 num_warps=4 num_stages=2 consumers=1 persistent=False
+        elif k_dim1 <= 4300:
+            return (1, 3, 2, 5, 7, 4, 0, 6)  # implementation=hopper block_m=128 block_n=64 num_warps=8 num_stages=2 consumers=2 persistent=True
         else:
-            return (5, 7, 1, 3, 6, 2, 0, 4)  # implementation=hopper block_m=64 block_n=64 num_warps=4 num_stages=2 consumers=1 persistent=True
-    elif k_dim1 <= 18 * k_dim3:
-        return (6, 0, 5, 2, 7, 4, 3, 1)  # implementation=hopper block_m=128 block_n=64 num_warps=8 num_stages=2 consumers=2 persistent=True
+            return (2, 5, 1, 7, 3, 4, 0, 6)  # implementation=hopper block_m=128 block_n=128 num_warps=8 num_stages=2 consumers=2 persistent=True
+    elif k_dim3 <= 78:
+        if k_dim2 * k_dim3 <= 720:
+            return (3, 5, 7, 4, 0, 6, 2, 1)  # implementation=triton block_m=64 block_n=64 num_warps=4 num_stages=3 consumers=0 persistent=False
+        elif k_dim1 <= 1400:
+            if causal in (False,):
+                if k_dim0 * k_dim1 <= 2900:
+                    return (4, 6, 5, 3, 0, 2, 1, 7)  # implementation=triton block_m=128 block_n=64 num_warps=4 num_stages=3 consumers=0 persistent=False
+                else:
+                    return (2, 6, 5, 3, 4, 0, 1, 7)  # implementation=hopper block_m=128 block_n=128 num_warps=8 num_stages=2 consumers=2 persistent=True
+            else:
+                return (5, 7, 0, 6, 1, 2, 3, 4)  # implementation=hopper block_m=64 block_n=64 num_warps=4 num_stages=2 consumers=1 persistent=True
+        elif causal in (False,):
+            return (2, 6, 0, 3, 5, 4, 7, 1)  # implementation=hopper block_m=128 block_n=128 num_warps=8 num_stages=2 consumers=2 persistent=True
+        else:
+            return (6, 2, 0, 5, 7, 1, 3, 4)  # implementation=hopper block_m=64 block_n=128 num_warps=4 num_stages=2 consumers=1 persistent=True
+    elif k_dim1 <= 1400:
+        return (1, 3, 5, 2, 7, 4, 6, 0)  # implementation=hopper block_m=128 block_n=64 num_warps=8 num_stages=2 consumers=2 persistent=True
     else:
-        return (2, 6, 5, 7, 0, 4, 3, 1)  # implementation=hopper block_m=128 block_n=128 num_warps=8 num_stages=2 consumers=2 persistent=True
+        return (2, 1, 5, 7, 3, 4, 6, 0)  # implementation=hopper block_m=128 block_n=128 num_warps=8 num_stages=2 consumers=2 persistent=True
