@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .errors import ConflictError, NotCached, VersionNotFound
+from .errors import ConflictError, LockError, NotCached, VersionNotFound
 from .formats.content import METADATA, content_digest
 from .formats.digest import Digest, is_hashed
 from .formats.lock import Lock, LockedKernel, sort_key
@@ -74,12 +74,25 @@ def mismatches(requirements: Requirements, lock: Lock) -> tuple[str, ...]:
     found += [f"{repo_id} is in the lock, and nobody asks for it" for repo_id in direct
               if repo_id not in wanted]  # fmt: skip
     for kernel in lock.kernels:
+        found += _own_mismatch(kernel)
         found += [
             f"{kernel.repo_id} needs {need}, which is not in the lock"
             for need in kernel.dependencies
             if lock.find(parse_requirement(need)) is None
         ]
     return tuple(found)
+
+
+def _own_mismatch(kernel: LockedKernel) -> list[str]:
+    """How an entry's version, or commit, is not what its own requirement asks for."""
+    asked = kernel.requirement
+    if asked is None:
+        return []
+    if asked.is_pinned and asked.revision is not None and asked.revision != kernel.commit:
+        return [f"{asked} is locked at commit {kernel.commit}, which is another"]
+    if asked.specifier is None or kernel.serves(asked):
+        return []
+    return [f"{asked} is locked at version {kernel.version}, which does not satisfy it"]
 
 
 def combined(listed: tuple[Listed, ...]) -> Requirement:
@@ -210,7 +223,7 @@ class _Locking:
         """What the lock holds of a commit: kept from the lock before, else asked."""
         for kernel in self._before.of(repo_id):
             if kernel.commit == resolved.commit and kernel.variants:
-                return replace(kernel, requirement=None)
+                return replace(kernel, requirement=None, version=resolved.version)
         place = HubPlace(self._store.repository(repo_id), resolved.commit, self._way)
         variants: dict[str, str] = {}
         needs: set[str] = set()
@@ -219,6 +232,7 @@ class _Locking:
                 continue  # compiled builds are not loaded here
             data = place.metadata_bytes(variant)
             metadata = parse_metadata(data, f"{variant}/{METADATA}")
+            _refuse_mislabelled(repo_id, resolved, variant, metadata.version)
             digest = metadata.digest or _digest(repo_id, place, variant, resolved.commit, self._way)
             variants[variant] = content_digest(data, digest)
             needs |= {needed(need) for need in metadata.kernel_depends}
@@ -229,6 +243,16 @@ class _Locking:
             commit=resolved.commit,
             variants=dict(sorted(variants.items())),
             dependencies=tuple(sorted(needs)),
+        )
+
+
+def _refuse_mislabelled(repo_id: str, resolved: Resolved, variant: str, stated: int) -> None:
+    """What is locked as a version states that version: a load by the lock insists on it."""
+    if resolved.version not in (None, stated):
+        raise LockError(
+            f"{repo_id}: the Hub has {resolved.commit[:12]} as version {resolved.version}, and"
+            f" {variant}/{METADATA} there states version {stated}",
+            hint=f"its author has to publish it anew; until then take {repo_id}@{resolved.commit}",
         )
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from .disk import is_file, is_there, reading, translated, write_whole
 from .errors import InputError, LockError
 from .formats.lock import NAME, Lock, LockedKernel, parse_lock
+from .formats.metadata import Metadata
 from .formats.requirement import Requirement
 from .settings import Settings
 
@@ -132,6 +133,21 @@ def find_locked(requirement: Requirement, now: Settings, caller: str | None) -> 
         if held := file.lock.of(requirement.repo_id):
             raise _contradiction(requirement, held, file)
     return None
+
+
+def hold_to_version(kernel: LockedKernel, metadata: Metadata) -> None:
+    """A version in a lock is a claim, which anybody who edits the file can make.
+
+    Raises:
+        LockError: the kernel's verified metadata states another version.
+    """
+    if kernel.version in (None, metadata.version):
+        return
+    raise LockError(
+        f"the lock holds {kernel.repo_id} ({kernel.commit[:12]}) as version {kernel.version}, and"
+        f" its metadata states version {metadata.version}",
+        hint=f"run `kernelhub lock --upgrade {kernel.repo_id}` and review the change",
+    )
 
 
 def _files(now: Settings, caller: str | None) -> Iterator[LockFile]:

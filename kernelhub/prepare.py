@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from . import settings
 from .consents import Asked, consent_before
 from .errors import LoadError, NoCompatibleVariant, NotCached, NotFoundError, about
+from .formats.lock import LockedKernel
 from .formats.metadata import KernelDependency, Metadata
 from .formats.requirement import Requirement, parse_requirement
 from .formats.variant import VariantName
 from .hub_place import HubPlace, resolve_built
-from .locks import calling_package, find_locked
+from .locks import calling_package, find_locked, hold_to_version
 from .places import FolderPlace, Place
 from .policies import Rules, rules
 from .reporter import Reporter
@@ -51,11 +52,16 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """Where a kernel is. `asked` is what consent depends on, None for a folder of the user's."""
+    """Where a kernel is.
+
+    `asked` is what consent depends on, None for a folder of the user's; `locked` its entry in a
+    lock, if it was found by one.
+    """
 
     place: Place
     title: str
     asked: Asked | None = None
+    locked: LockedKernel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +152,7 @@ def locate(requirement: Requirement, terms: Terms) -> Located:
         place=HubPlace(repository, resolved.commit, terms.way, variants),
         title=f"{repo_id}{version} ({resolved.commit[:12]})",
         asked=asked,
+        locked=locked.kernel if locked is not None else None,
     )
 
 
@@ -154,6 +161,7 @@ def choose_in(located: Located, consent: Consent, terms: Terms, *, chain: tuple[
 
     Raises:
         NoCompatibleVariant: nothing fits; NotCached if that may be for want of metadata.
+        LockError: it states another version than the lock through which it was found.
     """
     place = located.place
     with about(located.title):
@@ -164,6 +172,8 @@ def choose_in(located: Located, consent: Consent, terms: Terms, *, chain: tuple[
         if verdict is None:
             raise _nothing_fits(located, choice, chain[-1])
         metadata = place.metadata(verdict.variant)
+        if located.locked is not None:
+            hold_to_version(located.locked, metadata)
     below = _terms_below(verdict, terms)
     needs = {
         need.repo_id: prepare(_dependency(need), below, chain) for need in metadata.kernel_depends

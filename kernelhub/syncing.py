@@ -11,6 +11,7 @@ from .errors import InputError, NoCompatibleVariant
 from .formats.lock import Lock, LockedKernel
 from .formats.variant import BACKENDS, FRAMEWORKS, VariantName
 from .hub_place import HubPlace
+from .locks import hold_to_version
 from .policies import Rules
 from .reporter import SILENT, Reporter
 from .resolution import Way
@@ -66,6 +67,7 @@ def sync(
 
     Raises:
         InputError: a platform is none.
+        LockError: a kernel states another version than the lock.
         IntegrityError, NotCached, TrustError, HubError, StoreError: as for a load.
     """
     check_platforms(platforms)
@@ -78,6 +80,7 @@ def sync(
         for variant in variants:
             there = repository.find(kernel.commit, variant) is not None
             ready = place.ready(variant)
+            hold_to_version(kernel, place.metadata(variant))
             stored = repository.find(kernel.commit, variant)
             signer = signatures.enforce(
                 kernel.repo_id,
@@ -99,7 +102,7 @@ def sync(
             )
         if not variants and kernel.requirement is not None:
             found.append(Synced(kernel=kernel, variant=None, reason=reason))
-        if kernel.version is not None:
+        if variants and kernel.version is not None:  # which their metadata states too
             remember_version(repository, kernel.version, kernel.commit)
         reporter.advance()
     reporter.done()

@@ -352,6 +352,72 @@ def test_sync_frozen(publish: Publish, project: Path, command: Command) -> None:
     assert (project / "kernelhub.lock").read_bytes() == before
 
 
+def edit(project: Path, old: str, new: str) -> None:
+    """Change a lock by hand."""
+    path = project / "kernelhub.lock"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("stated", ["version = 7\n", "", "version = 0\n"])
+def test_a_locked_version_satisfies_its_requirement(
+    publish: Publish, project: Path, command: Command, stated: str
+) -> None:
+    publish("demo/k", numbered(2), version=2)
+    ask(project, "demo/k>=1,<3")
+    assert command("lock").code == 0
+    edit(project, "version = 2\n", stated)
+    check = command("lock", "--check")
+    assert check.code == 3
+    assert "which does not satisfy it" in check.out
+    frozen = command("sync", "--frozen")
+    assert frozen.code == 1
+    assert "which does not satisfy it" in frozen.err
+    assert command("lock").code == 0, "it is put right"
+    assert lock_of(project).kernels[0].version == 2
+
+
+def test_a_locked_commit_is_the_one_that_is_asked_for(
+    publish: Publish, project: Path, command: Command
+) -> None:
+    first, second = (publish("demo/k", numbered(n), version=n) for n in (1, 2))
+    ask(project, f"demo/k@{first}")
+    assert command("lock").code == 0
+    edit(project, f'commit = "{first}"', f'commit = "{second}"')
+    assert "which is another" in command("lock", "--check").out
+
+
+def test_a_version_is_believed_that_the_kernel_states(
+    publish: Publish, project: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a lock claims of bytes does not leave the project, by a load or by the cache."""
+    publish("demo/k", numbered(2), version=2)
+    ask(project, "demo/k")
+    assert command("lock").code == 0
+    edit(project, "version = 2", "version = 7")
+    with pytest.raises(LockError, match=r"as version 7, and its metadata states version 2"):
+        get_kernel("demo/k==7")
+    synced = command("sync", "--frozen")
+    assert synced.code == 1
+    assert "as version 7, and its metadata states version 2" in synced.err
+    monkeypatch.chdir(project.parent)
+    with scope(offline=True):
+        with pytest.raises(NotCached):
+            get_kernel("demo/k==7", trust_remote_code=True)
+        assert get_kernel("demo/k==2", trust_remote_code=True).NUMBER == 2
+
+
+def test_a_version_that_states_another_is_not_locked(
+    publish: Publish, project: Path, command: Command
+) -> None:
+    publish("demo/k", numbered(1), version=2)
+    ask(project, "demo/k")
+    outcome = command("lock")
+    assert outcome.code == 1
+    assert "as version 2, and torch-cpu/metadata.json there states version 1" in outcome.err
+
+
 @pytest.mark.parametrize("how", ["offline", "down"])
 def test_an_upgrade_asks_the_hub_or_fails(
     hub: RunningHub, publish: Publish, project: Path, command: Command, how: str
