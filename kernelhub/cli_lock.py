@@ -117,6 +117,7 @@ def lock(
         upgrade=UPGRADE_ALL if upgrade_all else upgrade,
     )
     changed = write_lock(work.path, made)
+    _warn_of_revoked(made)
     _export(made, work, hf, hf_old)
     if as_json:
         click.echo(json.dumps({"lock": str(work.path), "changed": changed, "kernels": _rows(made)}))
@@ -212,6 +213,18 @@ def _export(made: Lock, work: Work, new: Path | None, old: Path | None) -> None:
         entries = to_hf(made, work.store, work.way, old=True)
         with translated(old):
             write_whole(old, render_old_hf_lock(entries))
+
+
+def _warn_of_revoked(made: Lock) -> None:
+    """A lock is no consent to run what a revoked signer has signed; the files are not here yet."""
+    in_force = rules(settings.current())
+    for repo_id in dict.fromkeys(kernel.repo_id for kernel in made.kernels):
+        if revoked := in_force.all_revoked(repo_id):
+            click.echo(
+                f"warning: {repo_id}: its signer is revoked ({revoked}); what that has signed does"
+                " not run, though it is locked",
+                err=True,
+            )
 
 
 def _changes(before: Lock, after: Lock) -> list[str]:

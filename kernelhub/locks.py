@@ -206,7 +206,8 @@ def _doubt(path: Path) -> str:
     """Who else may have written it, or "".
 
     A group of one's own is nobody else: where each user has one, files are made writable by it
-    (umask 002). Of the folder only others count: what they put there belongs to them.
+    (umask 002). Of the folder its group does not count: a project is often shared by one, and a
+    file that a member puts in the place of this one belongs to that member.
     """
     file, folder = path.stat(), path.parent.stat()
     if file.st_uid not in (os.geteuid(), 0):

@@ -83,6 +83,11 @@ class Rules:
         named = (*self.machine.signers, *users)
         return tuple(s for s in named if matches(s.publishers, repo_id))
 
+    def all_revoked(self, repo_id: str) -> str:
+        """The names of this kernel's signers if each of them is revoked, else ""."""
+        signers = self.signers(repo_id)
+        return ", ".join(s.name for s in signers) if all(s.revoked for s in signers) else ""
+
 
 def rules(now: Settings) -> Rules:
     """The policies in force.

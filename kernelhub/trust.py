@@ -116,26 +116,37 @@ def _given(
 def _by_the_hub(repo_id: str, rules: Rules, ask_hub: Callable[[], bool] | None) -> Consent:
     publisher = repo_id.partition("/")[0]
     if not rules.hub_trusted:
-        raise TrustError(
-            f"{repo_id}: no policy names it or its publisher {publisher!r}",
-            hint=_remedies(repo_id, publisher, rules),
-        )
+        raise _refusal(repo_id, f"no policy names it or its publisher {publisher!r}", rules)
     if ask_hub is None:
-        raise TrustError(
-            f"{repo_id}: whether {publisher!r} is a trusted publisher cannot be asked offline, and"
-            " no earlier decision for this kernel is on this disk",
-            hint=_remedies(repo_id, publisher, rules),
+        raise _refusal(
+            repo_id,
+            f"whether {publisher!r} is a trusted publisher cannot be asked offline, and no earlier"
+            " decision for this kernel is on this disk",
+            rules,
         )
     if ask_hub():
         return Consent.PUBLISHER
-    raise TrustError(
-        f"{repo_id}: the Hub does not mark its publisher {publisher!r} as trusted,"
-        " and loading a kernel runs its code",
-        hint=_remedies(repo_id, publisher, rules),
+    raise _refusal(
+        repo_id,
+        f"the Hub does not mark its publisher {publisher!r} as trusted, and loading a kernel runs"
+        " its code",
+        rules,
     )
 
 
-def _remedies(repo_id: str, publisher: str, rules: Rules) -> str:
+def _refusal(repo_id: str, why: str, rules: Rules) -> TrustError:
+    """What to do about it is not to trust the kernel where its signer was found not to be."""
+    if revoked := rules.all_revoked(repo_id):
+        return TrustError(
+            f"{repo_id}: its signer is revoked ({revoked}), and {why}",
+            hint="its publisher has to sign it anew with a key that is not; trusting the kernel"
+            " does not let run what a revoked signer has signed",
+        )
+    return TrustError(f"{repo_id}: {why}", hint=_remedies(repo_id, rules))
+
+
+def _remedies(repo_id: str, rules: Rules) -> str:
+    publisher = repo_id.partition("/")[0]
     if rules.binding:
         return (
             f"{rules.machine.path} is binding on this machine: only who administers it can allow"

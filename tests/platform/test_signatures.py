@@ -190,6 +190,25 @@ def test_rotation_and_revocation(publish: Publish, tmp_path: Path, keys: dict[st
     assert last().signer == "new"
 
 
+def test_a_revoked_signer_is_named_before_the_bytes_are_here(
+    publish: Publish, tmp_path: Path, keys: dict[str, Path], command: Command, project: Path
+) -> None:
+    folder = built(tmp_path, 1)
+    sign(folder, KeySigner(key=keys["a.key"]))
+    publish("demo/k", content(folder))
+    policy(signer("old", keys["a.pub"], revoked=True))
+    with pytest.raises(TrustError, match=r"its signer is revoked \(old\)") as caught:
+        load()
+    assert "trust add" not in caught.value.hint
+    assert "sign it anew" in caught.value.hint
+    (project / "kernel-requirements.txt").write_text("demo/k\n")
+    outcome = command("lock")
+    assert outcome.code == 0
+    assert "warning: demo/k: its signer is revoked (old)" in outcome.err
+    policy(signer("old", keys["a.pub"], revoked=True) + signer("new", keys["b.pub"]))
+    assert "warning" not in command("lock").err
+
+
 def test_a_signature_that_the_machine_asks_for_is_by_a_signer_of_the_machine(
     publish: Publish, tmp_path: Path, keys: dict[str, Path]
 ) -> None:
