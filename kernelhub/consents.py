@@ -82,7 +82,8 @@ def consent_after(
 
     Raises:
         TrustError: a signature is asked for and is not there, or is not one of a signer that the
-            policy names; or nothing but a signature would have allowed it.
+            policy names; or nothing but a signature would have allowed it; or one of a revoked
+            signer, or for other bytes, is there.
         MissingExtra: a signature has to be verified, and what does that is not installed.
     """
     tentative = consent is Consent.SIGNATURE
@@ -97,7 +98,7 @@ def consent_after(
         )
     except TrustError as unsigned:
         required = asked.rules.signature_required_by(asked.repository.repo_id)
-        if not tentative or required is not None or isinstance(unsigned, signatures.Revoked):
+        if not tentative or required is not None or isinstance(unsigned, signatures.Barred):
             raise
         try:
             return consent_before(asked, signature_counts=False), None

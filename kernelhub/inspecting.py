@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from . import settings, signatures
-from .consents import Asked, consent_before
-from .errors import KernelHubError, NoCompatibleVariant, TrustError, about
+from .consents import Asked, consent_after, consent_before
+from .errors import KernelHubError, MissingExtra, NoCompatibleVariant, TrustError, about
 from .formats.content import content_digest
 from .formats.metadata import Metadata, parse_metadata
 from .formats.variant import VariantName
@@ -118,7 +118,7 @@ def inspect(
         variant=name,
         publisher=requirement.repo_id.partition("/")[0],
         hub_trusted=_hub_trusted(asked),
-        allowed=_allowed(asked),
+        allowed=_allowed(asked, ready),
         signature=_signature(ready, requirement.repo_id, in_force, offline=way.connect is None),
         locked=_locked(file, requirement.repo_id, pinned, content),
         content=content,
@@ -148,11 +148,14 @@ def _hub_trusted(asked: Asked) -> bool | None:
     return None if connect is None else connect(False).is_trusted_publisher(publisher)
 
 
-def _allowed(asked: Asked) -> str:
+def _allowed(asked: Asked, ready: Ready) -> str:
+    """What a load decides, before its bytes are here and after."""
     try:
-        return f"yes, by {consent_before(asked).value}"
-    except TrustError as error:
+        before = consent_before(asked)
+        consent, _ = consent_after(asked, before, ready.folder, ready.manifest)
+    except (TrustError, MissingExtra) as error:
         return f"no: {error.message}"
+    return f"yes, by {consent.value}"
 
 
 def _signature(ready: Ready, repo_id: str, in_force: Rules, *, offline: bool) -> str:

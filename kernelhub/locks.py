@@ -2,7 +2,8 @@
 
 A lock says which bytes may stand for a requirement, and being in one is consent to run them. So a
 lock that was only found, in a folder above the working directory, counts as consent only if it
-belongs to this user or to the system's administrator: anybody may put a file into /tmp.
+belongs to this user or to the system's administrator, and nobody else may write it: anybody may put
+a file into /tmp.
 
 An installed package ships a lock by an entry point of the group `kernelhub.lock` whose value is the
 package that holds `kernelhub.lock` beside its `__init__.py`:
@@ -16,6 +17,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -188,17 +190,44 @@ def _cached(path: Path) -> Lock:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether nobody but this user and the administrator has put it there. True on Windows."""
-    if sys.platform == "win32":
-        return True
-    own = path.stat().st_uid in (os.geteuid(), 0)
-    if not own:
+    """Whether nobody but this user and the administrator has a say in it. True on Windows."""
+    doubt = "" if sys.platform == "win32" else _doubt(path)
+    if doubt:
         logger.warning(
-            "%s belongs to another user: its pins count, but being in it is no consent;"
-            " name it in KERNELHUB_LOCK if you trust it",
+            "%s %s: its pins count, but being in it is no consent; name it in KERNELHUB_LOCK if"
+            " you trust it",
             path,
+            doubt,
         )
-    return own
+    return not doubt
+
+
+def _doubt(path: Path) -> str:
+    """Who else may have written it, or "".
+
+    A group of one's own is nobody else: where each user has one, files are made writable by it
+    (umask 002). Of the folder only others count: what they put there belongs to them.
+    """
+    file, folder = path.stat(), path.parent.stat()
+    if file.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user"
+    if file.st_mode & stat.S_IWOTH:
+        return "may be written by any user (chmod o-w)"
+    if file.st_mode & stat.S_IWGRP and file.st_gid not in (_own_group(), 0):
+        return "may be written by a group that is not your own (chmod g-w)"
+    if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
+        return "is in a folder that any user may write to (chmod o-w)"
+    return ""
+
+
+def _own_group() -> int:
+    """The group that the user's account has, whichever `newgrp` has chosen."""
+    import pwd  # not on Windows
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_gid
+    except KeyError:  # an id without an account, as in containers
+        return os.getegid()
 
 
 def calling_package() -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import FormatError, TrustError
+from .formats.content import METADATA
 from .formats.json_text import load_json
 from .hashing import FileId
 
@@ -27,6 +28,8 @@ class Bundle:
         data: its bytes.
         statement: the hash of each signed file by path (algorithm and hex), as the statement in it
             says; None for a signature over the bytes of metadata.json.
+        stated: the hash of each file that it says it is about: those of the statement, or that of
+            metadata.json; of an HF bundle that states none nothing.
         certificate: SHA-256 of the signing certificate in hex, None where a bare key signed.
         key_hint: SHA-256 of the public key, as the signature states it; None where it does not.
     """
@@ -34,6 +37,7 @@ class Bundle:
     path: Path
     data: bytes
     statement: Mapping[str, FileId] | None
+    stated: Mapping[str, FileId]
     certificate: str | None
     key_hint: str | None
 
@@ -64,12 +68,18 @@ def read_bundle(folder: Path) -> Bundle | None:
     try:
         raw: Any = load_json(data, str(path))
         statement = _statement(raw)
+        stated = _message(raw) if statement is None else statement
         certificate = _certificate(raw)
         key_hint = (raw["verificationMaterial"].get("publicKey") or {}).get("hint")
     except (FormatError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise TrustError(f"{path} is no signature in a form that is known here") from error
     return Bundle(
-        path=path, data=data, statement=statement, certificate=certificate, key_hint=key_hint
+        path=path,
+        data=data,
+        statement=statement,
+        stated=stated,
+        certificate=certificate,
+        key_hint=key_hint,
     )
 
 
@@ -78,6 +88,15 @@ def _statement(raw: Any) -> dict[str, FileId] | None:
         return None
     payload = base64.b64decode(raw["dsseEnvelope"]["payload"], validate=True)
     return resources(load_json(payload, FILE))
+
+
+def _message(raw: Any) -> dict[str, FileId]:
+    """What a Sigstore bundle over bytes states of them: optional, a hint for whoever looks."""
+    digest = raw["messageSignature"].get("messageDigest") or {}
+    if digest.get("algorithm") != "SHA2_256":
+        return {}
+    value = base64.b64decode(digest["digest"], validate=True).hex()
+    return {METADATA: FileId("sha256", value)}
 
 
 def resources(statement: Any) -> dict[str, FileId]:

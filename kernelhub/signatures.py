@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,12 @@ from .verify import METADATA, Manifest, manifest_of
 if TYPE_CHECKING:
     from .formats.policy_toml import Signer
 
+_HASHES = ("sha256", "sha512")
 _ANEW = "its publisher has to sign it anew with a key that is not"
 
 
-class Revoked(TrustError):
-    """It is signed, by a signer that the policy has revoked."""
+class Barred(TrustError):
+    """Its signature tells against it, so it is refused whatever else allows it."""
 
 
 class _Refused(Exception):
@@ -55,6 +56,7 @@ def check(folder: Path, manifest: Manifest, signers: Iterable[Signer], *, offlin
         The signer.
 
     Raises:
+        Barred: it is by a revoked signer, or states other bytes.
         TrustError: there is no signature, or none of these signers made it over these bytes.
         MissingExtra: what verifies signatures is not installed.
     """
@@ -63,7 +65,7 @@ def check(folder: Path, manifest: Manifest, signers: Iterable[Signer], *, offlin
         raise TrustError(f"{folder} carries no signature ({FILE})")
     reasons: dict[str, str] = {}
     signers = tuple(signers)
-    _refuse_revoked(folder, manifest, signers, offline=offline)
+    _refuse_barred(folder, manifest, signers, offline=offline)
     for signer in (s for s in signers if not s.revoked):
         try:
             _check_one(folder, manifest, bundle, signer, offline=offline)
@@ -94,7 +96,7 @@ def enforce(
     """
     signers = rules.signers(repo_id)
     required = rules.signature_required_by(repo_id)
-    _refuse_revoked(folder, manifest, signers, offline=offline)
+    _refuse_barred(folder, manifest, signers, offline=offline)
     if required is None and not is_consent:
         return None
     if is_consent:
@@ -107,10 +109,36 @@ def enforce(
         raise
 
 
+def _refuse_barred(
+    folder: Path, manifest: Manifest, signers: Sequence[Signer], *, offline: bool
+) -> None:
+    """Raises Barred for a signature by who is revoked and, if anybody is named, of other bytes."""
+    _refuse_revoked(folder, manifest, signers, offline=offline)
+    if signers:
+        _refuse_other_bytes(folder, manifest)
+
+
+def _refuse_other_bytes(folder: Path, manifest: Manifest) -> None:
+    """What a signature only claims to be about is enough: nobody has to have made it."""
+    try:
+        bundle = read_bundle(folder)
+    except TrustError:
+        return  # it is nobody's; `check` says so where one is asked for
+    if bundle is None:
+        return
+    try:
+        held = {**manifest, METADATA: _sha256(_read(folder / METADATA))}
+        known = {path for path, file in bundle.stated.items() if file.algorithm in _HASHES}
+        _compare(folder, bundle.stated, {path: held[path] for path in held.keys() & known})
+    except _Refused as error:
+        text = f"{folder} carries a signature for other bytes: {error}"
+        raise Barred(text, hint="its publisher has to sign what is published") from error
+
+
 def _refuse_revoked(
     folder: Path, manifest: Manifest, signers: Iterable[Signer], *, offline: bool
 ) -> None:
-    """Raises Revoked if a signer that is revoked has signed it, or a certificate that is."""
+    """Raises Barred if a signer that is revoked has signed it, or a certificate that is."""
     suspects = [signer for signer in signers if signer.revoked or signer.revoked_certificates]
     bundle = read_bundle(folder) if suspects else None
     if bundle is None:
@@ -118,13 +146,11 @@ def _refuse_revoked(
     for signer in suspects:
         # What the signature only claims to be made with is enough to refuse it.
         if bundle.certificate in signer.revoked_certificates:
-            raise Revoked(f"{folder}: the certificate that signed it is revoked", hint=_ANEW)
+            raise Barred(f"{folder}: the certificate that signed it is revoked", hint=_ANEW)
         try:
             if signer.revoked:
                 _check_one(folder, manifest, bundle, signer, offline=offline)
-                raise Revoked(
-                    f"{folder} is signed by {signer.name!r}, which is revoked", hint=_ANEW
-                )
+                raise Barred(f"{folder} is signed by {signer.name!r}, which is revoked", hint=_ANEW)
         except _Refused:
             continue  # not theirs
 
@@ -229,7 +255,7 @@ def _compare(folder: Path, signed: Mapping[str, FileId], held: Mapping[str, File
         raise _Refused(f"it does not cover {', '.join(missing[:5])}")
     for path, file in held.items():
         expected = signed[path]
-        if expected.algorithm not in ("sha256", "sha512"):
+        if expected.algorithm not in _HASHES:
             raise _Refused(f"{path} is signed by a hash that is not used here")
         if expected.algorithm != file.algorithm:
             file = FileId(expected.algorithm, _hash(folder / path, expected.algorithm))

@@ -257,6 +257,56 @@ def test_a_lock_that_somebody_else_left_is_no_consent(
     assert get_kernel("demo/k").NUMBER == 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes")
+@pytest.mark.parametrize(
+    ("mode", "folder", "doubt"),
+    [
+        (0o664, 0o775, ""),  # umask 002, and a group of one's own
+        (0o644, 0o1777, ""),
+        (0o666, 0o755, "may be written by any user"),
+        (0o646, 0o755, "may be written by any user"),
+        (0o644, 0o777, "is in a folder that any user may write to"),
+    ],
+)
+def test_a_lock_that_others_may_write_is_no_consent(
+    publish: Publish,
+    project: Path,
+    command: Command,
+    caplog: pytest.LogCaptureFixture,
+    mode: int,
+    folder: int,
+    doubt: str,
+) -> None:
+    publish("demo/k", numbered(1))
+    ask(project, "demo/k")
+    command("lock")
+    (project / "kernelhub.lock").chmod(mode)
+    project.chmod(folder)
+    if not doubt:
+        assert get_kernel("demo/k").NUMBER == 1
+        return
+    with caplog.at_level(logging.WARNING), pytest.raises(TrustError):
+        get_kernel("demo/k")
+    assert doubt in caplog.text
+    with scope(lock=project / "kernelhub.lock"):
+        assert get_kernel("demo/k").NUMBER == 1, "it was named"
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root gives away")
+def test_a_lock_that_another_group_may_write_is_no_consent(
+    publish: Publish, project: Path, command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish("demo/k", numbered(1))
+    ask(project, "demo/k")
+    command("lock")
+    os.chown(project / "kernelhub.lock", -1, 12345)
+    assert get_kernel("demo/k").NUMBER == 1
+    (project / "kernelhub.lock").chmod(0o664)
+    with caplog.at_level(logging.WARNING), pytest.raises(TrustError):
+        get_kernel("demo/k")
+    assert "a group that is not your own" in caplog.text
+
+
 def test_a_package_ships_its_lock(
     publish: Publish,
     project: Path,

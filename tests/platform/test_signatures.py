@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -119,9 +120,8 @@ def test_other_keys_other_bytes_and_none(
     other = built(tmp_path, 2)
     sign(other, KeySigner(key=keys["b.key"]))
     publish("demo/k", content(one) | {SIGNATURE: content(other)[SIGNATURE]})
-    with pytest.raises(TrustError) as caught:
+    with pytest.raises(TrustError, match="signature for other bytes: it was made over other bytes"):
         load()
-    assert "made over other bytes" in str(caught.value.__cause__)
     publish("demo/k", content(built(tmp_path, 3)) | {SIGNATURE: None})
     with pytest.raises(TrustError) as caught:
         load()
@@ -466,3 +466,32 @@ def test_inspect_tells_of_the_signature(
     assert "verified: by 'team'" in command("inspect", "demo/k").out
     policy(signer("team", keys["b.pub"]))
     assert "not accepted: " in command("inspect", "demo/k").out
+    assert "no: demo/k: the Hub does not mark" in command("inspect", "demo/k").out
+    policy(signer("team", keys["a.pub"]))
+    assert "yes, by signature" in command("inspect", "demo/k").out
+    policy(signer("team", keys["a.pub"], revoked=True))
+    assert "signed by 'team', which is revoked" in command("inspect", "demo/k").out
+
+
+@pytest.mark.parametrize("kind", ["model signing", "hf"])
+def test_a_signature_for_other_bytes_bars_whatever_else_allows_it(
+    publish: Publish, tmp_path: Path, keys: dict[str, Path], command: Command, kind: str
+) -> None:
+    one, other = built(tmp_path, 1), built(tmp_path, 2)
+    sign(other, KeySigner(key=keys["a.key"]))
+    signature = content(other)[SIGNATURE]
+    if kind == "hf":
+        stated = hashlib.sha256(content(other)["build/torch-cpu/metadata.json"]).digest()
+        digest = {"algorithm": "SHA2_256", "digest": base64.b64encode(stated).decode()}
+        message = {"messageDigest": digest, "signature": ""}
+        signature = json.dumps({"verificationMaterial": {}, "messageSignature": message}).encode()
+    publish("demo/k", content(one) | {SIGNATURE: signature})
+    assert get_kernel("demo/k==1", trust_remote_code=True).A == 1, "nobody is named for it"
+    for trust in (True, False):
+        policy('repositories = ["demo/k"]\n' + signer("team", keys["a.pub"], trust=trust))
+        for arguments in ({}, {"trust_remote_code": True}):
+            with pytest.raises(TrustError, match="carries a signature for other bytes"):
+                get_kernel("demo/k==1", **arguments)
+    assert "signature: refused" in command("verify").out
+    (allowed,) = [s for s in command("inspect", "demo/k").out.splitlines() if "allowed" in s]
+    assert "carries a signature for other bytes" in allowed
