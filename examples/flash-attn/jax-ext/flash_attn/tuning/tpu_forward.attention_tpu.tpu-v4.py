@@ -20,6 +20,7 @@ TOOLS = {
 SOURCE = "sha256:0cd9a209ea8a743cfd550a1c997b5e47c2b6982e20871659948661561d396379"
 FEATURES = {
     "causal": "bool",
+    "k_dim2": "int",
     "k_dim3": "int",
     "resident_bytes": "int",
 }
@@ -30,27 +31,15 @@ CONFIGS = (
 )
 
 
-def choose(causal, k_dim3, resident_bytes):
+def choose(causal, k_dim2, k_dim3, resident_bytes):
     if resident_bytes <= 14000000:
         return (0, 1, 2)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
-    elif resident_bytes <= 17000000:
+    elif resident_bytes <= 1097 * k_dim2:
         if causal in (False,):
-            return (0, 1, 2)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
-        else:
             return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
-    elif resident_bytes <= 17560000:
+        else:
+            return (2, 1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2
+    elif resident_bytes * k_dim3 <= 1190000000:
         return (0, 1, 2)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
-    elif resident_bytes <= 62000000:
-        if resident_bytes <= 53220000:
-            return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
-        elif causal in (False,):
-            return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
-        else:
-            return (2, 1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2
-    elif k_dim3 <= 180:
-        if causal in (False,):
-            return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2
-        else:
-            return (2, 1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2
     else:
         return (1, 2, 0)  # strategy=stream block_q=1024 block_k=256 blocks=4 buffers=2

@@ -29,9 +29,7 @@ CONFIGS = (
 
 
 def choose(k_dim2, k_dim3):
-    if k_dim2 <= 61000:
-        return (0, 1)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
-    elif k_dim3 <= 180:
+    if k_dim2 * k_dim3 <= 15700000:
         return (0, 1)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
     else:
         return (1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2
