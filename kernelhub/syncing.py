@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import signatures
-from .errors import InputError, NoCompatibleVariant
+from .errors import InputError, NoCompatibleVariant, NotCached
 from .formats.lock import Lock, LockedKernel
 from .formats.variant import BACKENDS, FRAMEWORKS, VariantName
 from .hub_place import HubPlace
@@ -33,6 +33,7 @@ class Synced:
         fetched: whether it had to be downloaded.
         size: bytes of its files.
         reason: why nothing fits.
+        unknown: whether that is only for want of metadata, offline.
         signer: whose signature was verified, where a policy asks for one.
     """
 
@@ -42,6 +43,7 @@ class Synced:
     fetched: bool = False
     size: int = 0
     reason: str = ""
+    unknown: bool = False
     signer: str | None = None
 
 
@@ -76,7 +78,7 @@ def sync(
     for kernel in lock.kernels:
         repository = store.repository(kernel.repo_id)
         place = HubPlace(repository, kernel.commit, way, kernel.variants)
-        variants, reason = _wanted(kernel, place, platforms)
+        variants, reason, unknown = _wanted(kernel, place, platforms)
         for variant in variants:
             there = repository.find(kernel.commit, variant) is not None
             ready = place.ready(variant)
@@ -101,7 +103,7 @@ def sync(
                 )
             )
         if not variants and kernel.requirement is not None:
-            found.append(Synced(kernel=kernel, variant=None, reason=reason))
+            found.append(Synced(kernel=kernel, variant=None, reason=reason, unknown=unknown))
         if variants and kernel.version is not None:  # which their metadata states too
             remember_version(repository, kernel.version, kernel.commit)
         reporter.advance()
@@ -115,7 +117,18 @@ def remember_version(repository: Repository, version: int, commit: str) -> None:
 
 
 def refuse_gaps(synced: Sequence[Synced]) -> None:
-    """Raises NoCompatibleVariant if a kernel that the project asks for has no variant."""
+    """Refuse what leaves a kernel that the project asks for without a variant.
+
+    Raises:
+        NotCached: of some that cannot be known offline.
+        NoCompatibleVariant: nothing fits.
+    """
+    if absent := sorted({item.kernel.repo_id for item in synced if item.unknown}):
+        raise NotCached(
+            f"offline, and not on this disk: {', '.join(absent)}",
+            hint="run `kernelhub sync` once online with the same HF_ENDPOINT and KERNELHUB_CACHE,"
+            " or bring a bundle (`kernelhub unbundle`)",
+        )
     gaps = {item.kernel.repo_id: item.reason for item in synced if item.variant is None}
     if gaps:
         raise NoCompatibleVariant("locked kernels have nothing for this platform", reasons=gaps)
@@ -133,11 +146,11 @@ def check_platforms(platforms: Sequence[str]) -> None:
 
 def _wanted(
     kernel: LockedKernel, place: HubPlace, platforms: Sequence[str]
-) -> tuple[tuple[str, ...], str]:
+) -> tuple[tuple[str, ...], str, bool]:
     if not platforms:
         return _for_this_machine(kernel, place)
     names = tuple(v for v in kernel.variants if any(_serves(v, p) for p in platforms))
-    return names, f"publishes {', '.join(kernel.variants) or 'nothing'}"
+    return names, f"publishes {', '.join(kernel.variants) or 'nothing'}", False
 
 
 def _serves(variant: str, platform: str) -> bool:
@@ -147,18 +160,20 @@ def _serves(variant: str, platform: str) -> bool:
     return name is not None and platform in BACKENDS and name.serves(platform)
 
 
-def _for_this_machine(kernel: LockedKernel, place: HubPlace) -> tuple[tuple[str, ...], str]:
+def _for_this_machine(kernel: LockedKernel, place: HubPlace) -> tuple[tuple[str, ...], str, bool]:
     """The variant that a load would take, for each framework that is here."""
     parsed = (VariantName.parse(v) for v in kernel.variants)
     target = detect({name.framework for name in parsed if name is not None})
     taken: list[str] = []
     reasons: dict[str, str] = {}
+    unknown = False
     for framework in FRAMEWORKS:
         choice = choose(kernel.variants, target, place.metadata, Wish(framework=framework))
         if choice.chosen is not None:
             taken.append(choice.chosen.variant)
+        unknown |= choice.undecided
         reasons |= {v: why for v, why in choice.reasons.items() if v.startswith(framework)}
-    return tuple(dict.fromkeys(taken)), "; ".join(_lines(reasons)) or "publishes no build"
+    return tuple(dict.fromkeys(taken)), "; ".join(_lines(reasons)) or "publishes no build", unknown
 
 
 def _lines(reasons: dict[str, str]) -> Iterator[str]:

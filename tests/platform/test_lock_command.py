@@ -498,6 +498,11 @@ def test_offline_by_version_after_sync(
             assert get_kernel("demo/k", version=1, trust_remote_code=True).NUMBER == 1
         with scope(cache=tmp_path / "empty"), pytest.raises(NotCached):
             get_kernel("demo/k")
+        with scope(cache=tmp_path / "empty"):
+            synced = command("sync", "--frozen")
+        assert synced.code == 1
+        assert "offline, and not on this disk: demo/k" in synced.err
+        assert "for this platform" not in synced.err
     assert hub.requests == []
 
 
