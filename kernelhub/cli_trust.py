@@ -19,6 +19,7 @@ from .formats.policy_edit import (
     without_item,
     without_signer,
 )
+from .formats.policy_toml import parse_policy
 from .formats.toml_lines import decode_text
 from .policies import Rules, rules
 
@@ -112,8 +113,8 @@ def trust_remove(
         if signer is not None:
             text = without_signer(text, signer, str(path))
         elif subject is not None:
-            listed = "require-signature" if require_signature else _list_of(subject)
-            text = without_item(text, "deny" if deny else listed, subject, str(path))
+            listed = "deny" if deny else "require-signature" if require_signature else ""
+            text = _without(text, subject, listed, path)
         _write(path, text)
     click.echo(f"{path}: removed {signer or subject}")
 
@@ -190,6 +191,16 @@ def _value(policy: Policy) -> dict[str, object] | None:
         "require_lock": policy.require_lock,
         "signers": [s.model_dump(mode="json", exclude_none=True) for s in policy.signers],
     }
+
+
+def _without(text: str, subject: str, listed: str, path: Path) -> str:
+    """Who removes a signer may leave out that it is one."""
+    try:
+        return without_item(text, listed or _list_of(subject), subject, str(path))
+    except InputError as error:
+        if any(signer.name == subject for signer in parse_policy(text, str(path)).signers):
+            error.hint = f"it is a signer: `kernelhub trust remove --signer {subject}`"
+        raise
 
 
 def _list_of(subject: str) -> str:

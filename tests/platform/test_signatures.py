@@ -459,6 +459,7 @@ def test_trust_add_a_signer(
     with pytest.raises(TrustError, match="signed by 'team', which is revoked"):
         get_kernel("demo/k==1", trust_remote_code=True)
     assert command("trust", "revoke", "nobody").code == 1
+    assert "trust remove --signer team" in command("trust", "remove", "team").err
     assert command("trust", "remove", "--signer", "team").code == 0
     with pytest.raises(TrustError):
         get_kernel("demo/k==1", trust_remote_code=True)  # still required
