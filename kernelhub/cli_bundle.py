@@ -67,14 +67,16 @@ def bundle(
 def unbundle(path: Path, project: Path | None, no_lock: bool, as_json: bool) -> None:
     """Verify a bundle and put its kernels where loads find them, with no network.
 
-    A bundle gives no consent to run its kernels: a lock, a policy or trust_remote_code does.
+    A bundle gives no consent to run its kernels: a lock, a signature or trust_remote_code does.
+    Where no lock pins them, policies count once the Hub itself has listed their files.
     """
     now = settings.current()
-    own = None
-    if not no_lock:
-        found = project_lock(now) if project is None else None
-        own = read_lock(project / NAME) if project is not None else found.lock if found else None
-    unbundled = read_bundle(path, Store(now.cache, now.endpoint), own=own)
+    own, counts = None, True
+    if project is not None and not no_lock:
+        own = read_lock(project / NAME)
+    elif not no_lock and (found := project_lock(now)) is not None:
+        own, counts = found.lock, found.consents
+    unbundled = read_bundle(path, Store(now.cache, now.endpoint), own=own, own_counts=counts)
     if as_json:
         rows = [
             {

@@ -28,6 +28,7 @@ class Asked:
         argument: the caller's `trust_remote_code`.
         rules: the policies in force.
         locked: whether a lock that counts as consent pins its bytes.
+        seen: whether the Hub has listed its files, not only a bundle.
         way: how the Hub may be asked.
     """
 
@@ -36,6 +37,7 @@ class Asked:
     argument: TrustArgument
     rules: Rules
     locked: bool
+    seen: bool
     way: Way
 
 
@@ -53,6 +55,7 @@ def consent_before(asked: Asked, *, signature_counts: bool = True) -> Consent:
         rules=asked.rules,
         locked=asked.locked,
         remembered=asked.commit in repository.remembered().trusted,
+        seen=asked.seen,
         signature_counts=signature_counts,
         ask_hub=None if asked.way.connect is None else lambda: _is_marked(asked),
     )

@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
+from . import origins
 from .disk import discard, temporary_folder, translated, write_whole
-from .errors import FormatError, IntegrityError, NotCached, Problem, StoreError, about
+from .errors import (
+    FormatError,
+    IntegrityError,
+    NotCached,
+    NotFoundError,
+    Problem,
+    StoreError,
+    about,
+)
 from .formats.content import content_digest
 from .formats.digest import UNHASHED, is_hashed
 from .formats.metadata import Metadata, parse_metadata
@@ -69,6 +78,15 @@ class HubPlace:
     def variants(self) -> tuple[str, ...]:
         return tuple(self._files)
 
+    def is_seen(self) -> bool:
+        """Whether the list of files is the Hub's, not only that of a bundle; asks where it can."""
+        return self._asked is not None or not origins.is_unseen(self._repository, self._commit)
+
+    @cached_property
+    def _asked(self) -> tuple[RemoteFile, ...] | None:
+        """What the Hub itself lists, where that had to be asked in spite of what is kept."""
+        return origins.ask_the_hub(self._repository, self._commit, self._way)
+
     @cached_property
     def _files(self) -> Mapping[str, tuple[RemoteFile, ...]]:
         """Files of each variant, without what is never used (byte code)."""
@@ -85,6 +103,8 @@ class HubPlace:
         def known() -> tuple[RemoteFile, ...] | None:
             return parse_listing(self._repository.note(self._commit, LISTING))
 
+        if self._asked is not None:
+            return self._asked
         if kept := known():
             return kept
         with self._repository.lock(self._commit, self._way.remaining() / 2, until=known):
@@ -246,6 +266,27 @@ class HubPlace:
             raise wrong from error
 
     def _download(self, variant: str, *, held: bool) -> Ready:
+        try:
+            return self._fetch(variant, held=held)
+        except (IntegrityError, NotFoundError):
+            if not self._is_listed_otherwise(variant):
+                raise
+        return self._fetch(variant, held=held)
+
+    def _is_listed_otherwise(self, variant: str) -> bool:
+        """Ask for the list of files anew, once: the one that was kept may be what is wrong."""
+        if self._way.connect is None or self._asked is not None:
+            return False
+        before = self._files
+        self._asked = self._way.connect(False).listing(self._repository.repo_id, self._commit)
+        del self._files
+        if variant not in self._files or self._files == before:
+            return False
+        self._parsed.clear()
+        self._repository.keep_note(self._commit, LISTING, render_listing(self._asked))
+        return True
+
+    def _fetch(self, variant: str, *, held: bool) -> Ready:
         files = self.files(variant)
         size = sum(file.size for file in files.values())
         source = self._connect("its files")

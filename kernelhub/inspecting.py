@@ -104,6 +104,7 @@ def inspect(
         argument=False,
         rules=in_force,
         locked=file is not None and file.consents and pinned == content,
+        seen=place.is_seen(),
         way=way,
     )
     looks = {

@@ -140,16 +140,18 @@ def locate(requirement: Requirement, terms: Terms) -> Located:
     else:
         variants, resolved = None, resolve_built(requirement, repository, terms.way)
     version = f" v{resolved.version}" if resolved.version is not None else ""
+    place = HubPlace(repository, resolved.commit, terms.way, variants)
     asked = Asked(
         repository=repository,
         commit=resolved.commit,
         argument=terms.trust,
         rules=terms.rules,
         locked=locked is not None and locked.file.consents,
+        seen=place.is_seen(),
         way=terms.way,
     )
     return Located(
-        place=HubPlace(repository, resolved.commit, terms.way, variants),
+        place=place,
         title=f"{repo_id}{version} ({resolved.commit[:12]})",
         asked=asked,
         locked=locked.kernel if locked is not None else None,

@@ -3,6 +3,7 @@
     <cache>/v1/<hub>/<org>--<name>/
       remembered.json                 what the Hub said last
       <commit>/listing.json           ids of every file below build/ at that commit
+      <commit>/origin.json            there while these ids are known from a bundle alone
       <commit>/metadata/<variant>.json
       <commit>/receipts/<variant>.json
       <commit>/build/<variant>/...    plain files
@@ -256,6 +257,11 @@ class Repository:
                 self._throw_away(place)
             if not any((self.folder / commit / "receipts").glob("*.json")):
                 discard(self.folder / commit)
+
+    def forget(self, commit: str) -> None:
+        """Remove the copies of a commit and what is noted of it. Raises StoreError."""
+        with translated(self.folder / commit):
+            self._throw_away(self.folder / commit)
 
     def forget_note(self, commit: str, name: str) -> None:
         """Remove what `keep_note` kept."""

@@ -5,6 +5,9 @@ what can allow: the caller's `trust_remote_code`, the project's lock, the polici
 decision that was made when these bytes were loaded before, a signature of a trusted signer (looked
 at when the bytes are here), and last the Hub's own mark for the publisher. Where a machine's policy
 is binding, the caller and the user cannot allow anything.
+
+Bytes that came by a bundle inherit no decision before the Hub has listed them: for them only the
+argument, a lock and a signature count.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ def decide(
     rules: Rules,
     locked: bool,
     remembered: bool,
+    seen: bool,
     signature_counts: bool = True,
     ask_hub: Callable[[], bool] | None,
 ) -> Consent:
@@ -67,6 +71,8 @@ def decide(
         rules: what the policies and settings say.
         locked: whether a lock that counts pins these bytes.
         remembered: whether these very bytes were allowed before for their publisher's sake.
+        seen: whether the Hub itself has listed the commit's files; what is known of them from a
+            bundle alone inherits no decision about the commit, the repository or its publisher.
         signature_counts: whether a signature may still turn out to allow it.
         ask_hub: asks for the publisher's mark; None where the Hub may not be asked (offline).
 
@@ -87,27 +93,35 @@ def decide(
             f"{repo_id} is in no lock, and the policy in force runs locked kernels only",
             hint=f"add {repo_id} to the project's requirements and run `kernelhub lock`",
         )
-    consent = _given(repo_id, commit, argument, rules, locked=locked)
+    consent = _given(repo_id, commit, argument, rules, locked=locked, seen=seen)
     if consent is not None:
         return consent
-    if remembered and rules.hub_trusted:
+    if seen and remembered and rules.hub_trusted:
         return Consent.REMEMBERED
     if signature_counts and any(
         signer.trust and not signer.revoked for signer in rules.signers(repo_id)
     ):
         return Consent.SIGNATURE
+    if not seen:
+        raise _unseen(repo_id, rules)
     return _by_the_hub(repo_id, rules, ask_hub)
 
 
 def _given(
-    repo_id: str, commit: str | None, argument: TrustArgument, rules: Rules, *, locked: bool
+    repo_id: str,
+    commit: str | None,
+    argument: TrustArgument,
+    rules: Rules,
+    *,
+    locked: bool,
+    seen: bool,
 ) -> Consent | None:
     named = argument is True or (not isinstance(argument, bool) and repo_id in argument)
     if named and not rules.binding:
         return Consent.ARGUMENT
     if locked and rules.locks:
         return Consent.LOCK
-    if rules.allows(repo_id, commit):
+    if seen and rules.allows(repo_id, commit):
         is_setting = {repo_id, repo_id.partition("/")[0]} & rules.settings
         return Consent.SETTINGS if is_setting and not rules.binding else Consent.POLICY
     return None
@@ -131,6 +145,19 @@ def _by_the_hub(repo_id: str, rules: Rules, ask_hub: Callable[[], bool] | None) 
         f"the Hub does not mark its publisher {publisher!r} as trusted, and loading a kernel runs"
         " its code",
         rules,
+    )
+
+
+def _unseen(repo_id: str, rules: Rules) -> TrustError:
+    remedy = "load it once online, so that its files are held against what the Hub lists"
+    if not rules.binding:
+        remedy += f", or read its code and pass trust_remote_code=[{repo_id!r}]"
+    if rules.locks:
+        remedy += ", or unbundle it against a lock that pins it"
+    return TrustError(
+        f"{repo_id} came by a bundle, and the Hub has not been asked whether these are its bytes:"
+        " policies, settings and earlier decisions do not count for it",
+        hint=remedy,
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from . import tar
+from . import origins, tar
 from .disk import free_bytes, reading, translated
 from .errors import FormatError, InputError, IntegrityError, StoreError
 from .formats.bundle import (
@@ -51,17 +51,22 @@ class Unbundled:
     folder: Path
 
 
-def read_bundle(path: Path, store: Store, *, own: Lock | None = None) -> tuple[Unbundled, ...]:
+def read_bundle(
+    path: Path, store: Store, *, own: Lock | None = None, own_counts: bool = True
+) -> tuple[Unbundled, ...]:
     """Verify a bundle and put its kernels into the store.
 
     Args:
         own: the caller's lock; a kernel of the bundle that it does not pin to the same bytes is
             refused.
+        own_counts: whether that lock is the user's own. Kernels that no such lock vouches for are
+            marked, and run by no decision that was made for their commit (`origins`).
 
     Raises:
         InputError: there is no such file.
         IntegrityError: it is cut short, holds what no bundle holds, or bytes that are not those
-            that it, or the lock, names. Nothing is then kept of it.
+            that it, the lock, or what this machine knows of the commit names. Nothing is then kept
+            of it.
         FormatError: its manifest or lock is malformed.
         StoreError: the disk failed, or is too small.
     """
@@ -76,7 +81,9 @@ def read_bundle(path: Path, store: Store, *, own: Lock | None = None) -> tuple[U
         with temporary as folder:
             with reading(path), path.open("rb") as stream:
                 bundle, lock = _unpack(stream, Path(folder))
-            return _install_all(bundle, lock, Path(folder), store, own)
+            return _install_all(
+                bundle, lock, Path(folder), store, own, pinned=own is not None and own_counts
+            )
     finally:
         with contextlib.suppress(OSError):  # another process unpacks there
             scratch.rmdir()
@@ -136,12 +143,12 @@ def _write_blob(member: tar.Member, path: Path, sha: str) -> None:
 
 
 def _install_all(
-    bundle: Bundle, lock: Lock, blobs: Path, store: Store, own: Lock | None
+    bundle: Bundle, lock: Lock, blobs: Path, store: Store, own: Lock | None, *, pinned: bool
 ) -> tuple[Unbundled, ...]:
-    pinned = {(k.repo_id, k.commit): k for k in lock.kernels}
+    held = {(k.repo_id, k.commit): k for k in lock.kernels}
     staged: list[tuple[Repository, BundledKernel, LockedKernel, Path]] = []
     for kernel in bundle.kernels:
-        locked = pinned.get((kernel.repo_id, kernel.commit))
+        locked = held.get((kernel.repo_id, kernel.commit))
         if locked is None:
             raise IntegrityError(
                 f"{kernel.repo_id}@{kernel.commit[:12]} is not in the bundle's lock"
@@ -150,11 +157,14 @@ def _install_all(
             _hold_to_own(locked, own)
         folder = blobs / f"kernel-{len(staged)}"
         _stage(kernel, locked, blobs, folder)
-        staged.append((store.repository(kernel.repo_id), kernel, locked, folder))
+        repository = store.repository(kernel.repo_id)
+        listing = Repository(folder, kernel.repo_id).note(kernel.commit, LISTING)
+        origins.hold_to_known(repository, kernel.commit, listing, pinned=pinned)
+        staged.append((repository, kernel, locked, folder))
     return tuple(
         variant
         for repository, kernel, locked, folder in staged
-        for variant in _install(repository, kernel, locked, folder)
+        for variant in _install(repository, kernel, locked, folder, pinned=pinned)
     )
 
 
@@ -178,10 +188,12 @@ def _stage(kernel: BundledKernel, locked: LockedKernel, blobs: Path, folder: Pat
     repository.keep_note(kernel.commit, LISTING, listing)
     for path, sha in kernel.files.items():
         _place(repository, kernel, path, blobs / sha)
-    place = HubPlace(repository, kernel.commit, _NO_WAY, locked.variants)
+    by_lock = HubPlace(repository, kernel.commit, _NO_WAY, locked.variants)
+    by_list = HubPlace(repository, kernel.commit, _NO_WAY)
     try:
         for variant in kernel.variants:
-            place.verified(repository.folder / kernel.commit / "build" / variant, variant)
+            for place in (by_lock, by_list):
+                place.verified(repository.folder / kernel.commit / "build" / variant, variant)
     except (IntegrityError, FormatError) as error:
         raise IntegrityError(
             f"{kernel.repo_id} in the bundle is not what it claims to be: {error}"
@@ -206,14 +218,29 @@ def _place(repository: Repository, kernel: BundledKernel, path: str, blob: Path)
 
 
 def _install(
-    repository: Repository, kernel: BundledKernel, locked: LockedKernel, folder: Path
+    repository: Repository,
+    kernel: BundledKernel,
+    locked: LockedKernel,
+    folder: Path,
+    *,
+    pinned: bool,
 ) -> Iterator[Unbundled]:
     """Verified variants into the store; one that is there whole and right already is left."""
     staged = Repository(folder, kernel.repo_id)
     names = [LISTING, *(f"metadata/{name}.json" for name in locked.variants)]
     with repository.lock(kernel.commit, _LOCK_SECONDS):
+        listing = staged.note(kernel.commit, LISTING)
+        if origins.hold_to_known(repository, kernel.commit, listing, pinned=pinned):
+            repository.forget(kernel.commit)
+        if pinned:
+            origins.unmark(repository, kernel.commit)
+        elif not origins.is_listed(repository, kernel.commit):
+            origins.mark(repository, kernel.commit)
+        if not origins.is_listed(repository, kernel.commit):
+            repository.forget_note(kernel.commit, LISTING)
         for name in names:
-            if (data := staged.note(kernel.commit, name)) is not None:
+            data = staged.note(kernel.commit, name)
+            if data is not None and repository.note(kernel.commit, name) is None:
                 repository.keep_note(kernel.commit, name, data)
         place = HubPlace(repository, kernel.commit, _NO_WAY, locked.variants)
         for variant in kernel.variants:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelhub.disk import translated
-from kernelhub.errors import HubUnavailable, IntegrityError
+from kernelhub.errors import HubError, HubUnavailable, IntegrityError
 from kernelhub.hashing import CHUNK, Hasher, hash_file
 
 from . import RemoteFile
@@ -59,6 +59,9 @@ def download(
             if part.is_right():
                 part.finish(target)
                 return
+        except HubError as error:
+            if error.status != 416:  # the file ends before the size that is listed
+                raise
         finally:
             part.close()
         logger.warning("%s: wrong bytes arrived%s", url, "" if fresh else "; downloading once more")

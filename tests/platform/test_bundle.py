@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from hypothesis import strategies as st
 from kernelhub import get_kernel, settings, tar
 from kernelhub.errors import FormatError, IntegrityError, KernelHubError, StoreError, TrustError
 from kernelhub.formats.bundle import parse_bundle
+from kernelhub.formats.content import content_digest
+from kernelhub.formats.lock import parse_lock
+from kernelhub.formats.lock_text import render_lock
+from kernelhub.formats.metadata import parse_metadata
 from kernelhub.serve.testing import RunningHub
 from kernelhub.settings import scope
 from kernelhub.store import Store
@@ -346,3 +351,127 @@ def test_nothing_to_bundle(project: Path, command: Command, publish: Publish) ->
     assert not (project / "kernels.tar").exists()
     with pytest.raises(KernelHubError, match="does not exist"):
         read_bundle(project / "kernels.tar", away(project))
+
+
+def forge_all(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    """Other code under the same commit, with everything recomputed that states what it is."""
+    value = json.loads(members[0][1])
+    kernel = value["kernels"][0]
+    files = published.variant({"__init__.py": b"NUMBER = 666\n", "\u00e9.txt": b"x"})
+    entries = [
+        {
+            "path": path,
+            "size": len(data),
+            "git_sha1": hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest(),
+            "sha256": None,
+        }
+        for path, data in sorted(files.items())
+    ]
+    listing = json.dumps(entries).encode()
+    blobs = {hashlib.sha256(data).hexdigest(): data for data in (*files.values(), listing)}
+    data = files["build/torch-cpu/metadata.json"]
+    content = content_digest(data, parse_metadata(data).digest)
+    lock = parse_lock(members[1][1], "x")
+    pinned = replace(lock.kernels[0], variants={"torch-cpu": content})
+    text = render_lock(replace(lock, kernels=(pinned,))).encode()
+    kernel["variants"] = ["torch-cpu"]
+    kernel["files"] = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+    kernel["listing"] = hashlib.sha256(listing).hexdigest()
+    value["blobs"] = {sha: len(data) for sha, data in blobs.items()}
+    value["lock"] = hashlib.sha256(text).hexdigest()
+    members[:] = [
+        member("bundle.json", json.dumps(value).encode()),
+        member("kernelhub.lock", text),
+        *(member(f"blobs/sha256/{sha}", data) for sha, data in sorted(blobs.items())),
+    ]
+
+
+@pytest.fixture
+def forged(publish: Publish, project: Path, command: Command) -> Path:
+    """A forged bundle of a kernel that the Hub trusts, in a folder with no lock."""
+    publish("trusted-org/k", numbered(1))
+    (project / "kernel-requirements.txt").write_text("trusted-org/k\n")
+    assert command("bundle").code == 0
+    shutil.copy(project / "kernelhub.lock", project / "honest.lock")
+    shutil.copy(project / "kernels.tar", project / "honest.tar")
+    (project / "kernelhub.lock").unlink()
+    rebuild(project / "kernels.tar", forge_all)
+    return project / "kernels.tar"
+
+
+def test_a_forged_bundle_does_not_replace_what_is_known(
+    forged: Path, command: Command, tmp_path: Path
+) -> None:
+    with scope(cache=tmp_path / "knows"):
+        assert get_kernel("trusted-org/k==1").NUMBER == 1
+        outcome = command("unbundle", forged)
+        assert outcome.code == 1
+        assert "build/torch-cpu/__init__.py: on this machine: git-sha1" in outcome.err
+        assert "in the bundle: git-sha1" in outcome.err
+        assert command("unbundle", forged.with_name("honest.tar")).code == 0
+        with scope(offline=True):
+            assert get_kernel("trusted-org/k==1").NUMBER == 1, "and is not marked by a bundle"
+
+
+def test_bytes_of_a_bundle_inherit_no_decision(
+    hub: RunningHub, forged: Path, command: Command, tmp_path: Path
+) -> None:
+    lock = parse_lock((forged.parent / "honest.lock").read_bytes(), "x")
+    name = f"trusted-org/k@{lock.kernels[0].commit}"
+    with scope(cache=tmp_path / "away"):
+        get_kernel(name)
+        assert command("trust", "add", name).code == 0
+        assert command("cache", "prune", "--all").code == 0  # the decisions stay
+        assert command("unbundle", forged).code == 0
+        with scope(offline=True):
+            with pytest.raises(TrustError, match="came by a bundle"):
+                get_kernel(name)
+            assert get_kernel(name, trust_remote_code=True).NUMBER == 666
+        assert get_kernel(name).NUMBER == 1
+        assert get_kernel(name, trust_remote_code=True).NUMBER == 1
+        hub.clear()
+        with scope(offline=True):
+            assert get_kernel(name).NUMBER == 1, "the Hub has listed it meanwhile"
+
+
+def test_an_honest_bundle_is_the_hubs_once_asked(
+    forged: Path, command: Command, tmp_path: Path
+) -> None:
+    with scope(cache=tmp_path / "away"):
+        assert command("unbundle", forged.with_name("honest.tar")).code == 0
+        with scope(offline=True), pytest.raises(TrustError, match="came by a bundle"):
+            get_kernel("trusted-org/k==1")
+        assert get_kernel("trusted-org/k==1").NUMBER == 1
+        with scope(offline=True):
+            assert get_kernel("trusted-org/k==1").NUMBER == 1
+
+
+def test_a_lock_is_stronger_than_an_earlier_bundle(
+    forged: Path, project: Path, command: Command, tmp_path: Path
+) -> None:
+    with scope(cache=tmp_path / "away", offline=True):
+        assert command("unbundle", forged).code == 0
+        assert "by an earlier bundle" in command("unbundle", project / "honest.tar").err
+        shutil.copy(project / "honest.lock", project / "kernelhub.lock")
+        with pytest.raises(IntegrityError):
+            get_kernel("trusted-org/k")
+        assert command("unbundle", project / "honest.tar").code == 0
+        assert get_kernel("trusted-org/k").NUMBER == 1
+
+
+def test_sync_gets_over_a_list_of_other_files(
+    forged: Path, project: Path, command: Command, tmp_path: Path
+) -> None:
+    """A kept list that states more bytes than there are: the Hub answers 416 to what is missing."""
+    shutil.copy(project / "honest.lock", project / "kernelhub.lock")
+    with scope(cache=tmp_path / "away"):
+        assert command("sync", "--frozen").code == 0
+        (listing,) = (tmp_path / "away").rglob("listing.json")
+        entries = json.loads(listing.read_bytes())
+        init = next(e for e in entries if e["path"].endswith("__init__.py"))
+        init.update(size=init["size"] + 7, git_sha1="0" * 40)
+        listing.write_text(json.dumps(entries))
+        shutil.rmtree(listing.parent / "build")
+        outcome = command("sync", "--frozen")
+        assert outcome.code == 0, outcome.err
+        assert get_kernel("trusted-org/k").NUMBER == 1
