@@ -15,10 +15,12 @@ from .formats.lock import Lock, LockedKernel
 from .hub_place import HubPlace
 from .places import Ready
 from .policies import Rules
+from .receipts import Receipt
 from .resolution import Way
 from .signature_file import read_bundle
 from .store import LISTING, Repository, Store, Stored, hub_folder
 
+_NO_RECEIPT = "{}: its receipt is missing or damaged, so that no load sees it"
 _LEFT = "left by a process that ended"
 _OFFLINE = Way(connect=None, remaining=lambda: 10.0)
 
@@ -64,6 +66,32 @@ def audit(store: Store, rules: Rules, lock: Lock | None, *, offline: bool) -> It
         yield Audit(
             hub=hub, stored=stored, locked=locked is not None, signature=signature, fault=fault
         )
+    for hub, stored in _without_receipt(store):
+        locked = _pinned(lock, stored.receipt.repo_id, stored.receipt.commit)
+        yield Audit(
+            hub=hub,
+            stored=stored,
+            locked=locked is not None,
+            signature="none",
+            fault=_NO_RECEIPT.format(stored.folder),
+        )
+
+
+def _without_receipt(store: Store) -> Iterator[tuple[str, Stored]]:
+    """Folders of variants that no load sees, with an empty receipt in place of the damaged one."""
+    for folder in sorted(store.root.glob("*/*--*/*/build/*")):
+        home, commit = folder.parents[2], folder.parents[1].name
+        repository = Repository(home, home.name.replace("--", "/", 1))
+        if folder.is_dir() and repository.find(commit, folder.name) is None:
+            receipt = Receipt(
+                repo_id=repository.repo_id,
+                commit=commit,
+                variant=folder.name,
+                files={},
+                size=0,
+                installed=0.0,
+            )
+            yield home.parent.name, Stored(folder=folder, receipt=receipt)
 
 
 def missing(store: Store, lock: Lock) -> tuple[LockedKernel, ...]:
@@ -164,6 +192,13 @@ def repair(store: Store, endpoint: str, way: Way, lock: Lock | None) -> tuple[Re
         except (IntegrityError, FormatError) as error:
             again = _replace(stored, locked, reachable)
             found.append(Repaired(stored=stored, fault=str(error), error=again))
+    for hub, stored in tuple(_without_receipt(store)):
+        receipt = stored.receipt
+        locked = _pinned(lock, receipt.repo_id, receipt.commit)
+        reachable = way if hub == hub_folder(endpoint) else _OFFLINE
+        again = _replace(stored, locked, reachable)
+        fault = _NO_RECEIPT.format(stored.folder)
+        found.append(Repaired(stored=stored, fault=fault, error=again))
     return tuple(found)
 
 

@@ -116,6 +116,23 @@ def test_a_repair_that_fails_takes_nothing_from_the_others(
         assert command("verify").code == 0
 
 
+def test_a_copy_without_a_sound_receipt(publish: Publish, command: Command) -> None:
+    publish("demo/k", published.variant())
+    get_kernel("demo/k==1", **ANY)
+    for offline in (False, True):
+        folder = folder_of()
+        receipt = folder.parents[1] / "receipts" / f"{folder.name}.json"
+        receipt.write_bytes(b"") if offline else receipt.unlink()
+        outcome = command("verify", "--no-lock")
+        assert outcome.code == 3
+        assert f"{folder}: its receipt is missing or damaged" in outcome.out
+        with scope(offline=offline):
+            outcome = command("cache", "repair")
+        assert f"1 damaged, {0 if offline else 1} repaired" in outcome.out
+        assert folder.is_dir() is not offline
+        assert command("verify", "--no-lock").code == 0
+
+
 def test_a_listing_that_was_tampered_with_is_repaired(publish: Publish, command: Command) -> None:
     publish("demo/k", published.variant())
     get_kernel("demo/k==1", **ANY)
