@@ -10,9 +10,18 @@ from pathlib import Path
 
 from . import signatures
 from .disk import DAY, remove, touched
-from .errors import FormatError, HubError, IntegrityError, KernelHubError, NotCached, NotFoundError
+from .errors import (
+    FormatError,
+    HubError,
+    IntegrityError,
+    KernelHubError,
+    LockError,
+    NotCached,
+    NotFoundError,
+)
 from .formats.lock import Lock, LockedKernel
 from .hub_place import HubPlace
+from .locks import hold_to_version
 from .places import Ready
 from .policies import Rules
 from .receipts import Receipt
@@ -57,9 +66,12 @@ def audit(store: Store, rules: Rules, lock: Lock | None, *, offline: bool) -> It
         signature = "none"
         fault = ""
         try:
-            ready = place_of(stored, locked).verified(stored.folder, receipt.variant)
+            place = place_of(stored, locked)
+            ready = place.verified(stored.folder, receipt.variant)
+            if locked is not None:
+                hold_to_version(locked, place.metadata(receipt.variant))
             signature = _signature(ready, receipt.repo_id, rules, offline=offline)
-        except (IntegrityError, FormatError, NotCached) as error:
+        except (IntegrityError, FormatError, LockError, NotCached) as error:
             fault = str(error)
         except KernelHubError as error:
             signature, fault = "refused", str(error)

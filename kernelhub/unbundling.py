@@ -17,7 +17,7 @@ from typing import IO
 
 from . import origins, tar
 from .disk import free_bytes, reading, translated
-from .errors import FormatError, InputError, IntegrityError, StoreError
+from .errors import FormatError, InputError, IntegrityError, LockError, StoreError
 from .formats.bundle import (
     BLOB,
     MANIFEST,
@@ -32,6 +32,7 @@ from .formats.lock import Lock, LockedKernel, parse_lock
 from .hashing import CHUNK
 from .hub_place import HubPlace
 from .listings import parse_listing
+from .locks import hold_to_version
 from .receipts import Receipt
 from .resolution import Way
 from .store import LISTING, Repository, Store
@@ -194,7 +195,8 @@ def _stage(kernel: BundledKernel, locked: LockedKernel, blobs: Path, folder: Pat
         for variant in kernel.variants:
             for place in (by_lock, by_list):
                 place.verified(repository.folder / kernel.commit / "build" / variant, variant)
-    except (IntegrityError, FormatError) as error:
+            hold_to_version(locked, by_lock.metadata(variant))
+    except (IntegrityError, FormatError, LockError) as error:
         raise IntegrityError(
             f"{kernel.repo_id} in the bundle is not what it claims to be: {error}"
         ) from error
@@ -249,7 +251,7 @@ def _install(
                 repository.install(source, _receipt(place, kernel, variant))
             ready = place.ready(variant)
             yield Unbundled(kernel=locked, variant=variant, folder=ready.folder)
-    if locked.version is not None:
+    if kernel.variants and locked.version is not None:  # which their metadata states too
         remember_version(repository, locked.version, locked.commit)
 
 

@@ -159,6 +159,13 @@ def drop_from_lock(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     manifest(lambda value: value.update(lock=hashlib.sha256(text).hexdigest()))(members)
 
 
+def claim_a_version(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    text = members[1][1].replace(b"version = 1", b"version = 7")
+    assert text != members[1][1]
+    members[1] = (members[1][0], text)
+    manifest(lambda value: value.update(lock=hashlib.sha256(text).hexdigest()))(members)
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "text"),
     [
@@ -202,6 +209,7 @@ def drop_from_lock(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
         (lambda m: m.__setitem__(1, (m[1][0], b"schema = 1\n")), IntegrityError, "the lock in"),
         (drop_from_lock, IntegrityError, "not in the bundle's lock"),
         (forge, IntegrityError, "content differs"),
+        (claim_a_version, IntegrityError, "as version 7, and its metadata states version 1"),
     ],
 )
 def test_what_is_refused(

@@ -451,6 +451,7 @@ def test_a_version_is_believed_that_the_kernel_states(
     synced = command("sync", "--frozen")
     assert synced.code == 1
     assert "as version 7, and its metadata states version 2" in synced.err
+    assert "as version 7, and its metadata states version 2" in command("verify").out
     monkeypatch.chdir(project.parent)
     with scope(offline=True):
         with pytest.raises(NotCached):
