@@ -19,8 +19,7 @@ TOOLS = {
 }
 SOURCE = "sha256:0cd9a209ea8a743cfd550a1c997b5e47c2b6982e20871659948661561d396379"
 FEATURES = {
-    "k_dim2": "int",
-    "k_dim3": "int",
+    "resident_bytes": "int",
 }
 CONFIGS = (
     {"strategy": "resident", "block_q": 512, "block_k": 256, "blocks": 4, "buffers": 2},  # 0
@@ -28,8 +27,8 @@ CONFIGS = (
 )
 
 
-def choose(k_dim2, k_dim3):
-    if k_dim2 * k_dim3 <= 15700000:
+def choose(resident_bytes):
+    if resident_bytes <= 130000000:
         return (0, 1)  # strategy=resident block_q=512 block_k=256 blocks=4 buffers=2
     else:
         return (1, 0)  # strategy=stream block_q=512 block_k=256 blocks=4 buffers=2
