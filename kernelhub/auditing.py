@@ -91,19 +91,19 @@ def audit(store: Store, rules: Rules, lock: Lock | None, *, offline: bool) -> It
 
 def _without_receipt(store: Store) -> Iterator[tuple[str, Stored]]:
     """Folders of variants that no load sees, with an empty receipt in place of the damaged one."""
-    for folder in sorted(store.root.glob("*/*--*/*/build/*")):
-        home, commit = folder.parents[2], folder.parents[1].name
-        repository = Repository(home, home.name.replace("--", "/", 1))
-        if folder.is_dir() and repository.find(commit, folder.name) is None:
-            receipt = Receipt(
-                repo_id=repository.repo_id,
-                commit=commit,
-                variant=folder.name,
-                files={},
-                size=0,
-                installed=0.0,
-            )
-            yield home.parent.name, Stored(folder=folder, receipt=receipt)
+    for repository in store.repositories():
+        for folder in sorted(repository.folder.glob("*/build/*")):
+            commit = folder.parents[1].name
+            if folder.is_dir() and repository.find(commit, folder.name) is None:
+                receipt = Receipt(
+                    repo_id=repository.repo_id,
+                    commit=commit,
+                    variant=folder.name,
+                    files={},
+                    size=0,
+                    installed=0.0,
+                )
+                yield repository.folder.parent.name, Stored(folder=folder, receipt=receipt)
 
 
 def missing(store: Store, lock: Lock) -> tuple[LockedKernel, ...]:

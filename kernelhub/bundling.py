@@ -24,11 +24,10 @@ from .formats.lock import Lock
 from .formats.lock_text import render_lock
 from .hashing import CHUNK, hash_file
 from .hub_place import HubPlace
+from .listings import BUILD
 from .resolution import Way
 from .store import Store
 from .syncing import Synced
-
-_BUILD = "build/"
 
 
 def write_bundle(
@@ -90,11 +89,11 @@ def _kernels(
         files: dict[str, str] = {}
         for name in kernel.variants:  # each one's metadata, since a choice among them reads all
             data = place.metadata_bytes(name)
-            files[f"{_BUILD}{name}/{METADATA}"] = _blob(data, blobs)
+            files[f"{BUILD}{name}/{METADATA}"] = _blob(data, blobs)
         for item in items:
             folder = repository.folder / commit / "build" / (item.variant or "")
             for path in place.files(item.variant or ""):
-                files[f"{_BUILD}{item.variant}/{path}"] = _blob(folder / path, blobs)
+                files[f"{BUILD}{item.variant}/{path}"] = _blob(folder / path, blobs)
         yield BundledKernel(
             repo_id=repo_id,
             commit=commit,

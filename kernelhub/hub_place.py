@@ -20,11 +20,11 @@ from .errors import (
     about,
 )
 from .formats.content import content_digest
-from .formats.digest import UNHASHED, is_hashed
+from .formats.digest import is_hashed
 from .formats.metadata import Metadata, parse_metadata
 from .formats.requirement import Requirement
 from .hashing import FileId, matches
-from .listings import parse_listing, render_listing
+from .listings import BUILD, parse_listing, place_in_build, render_listing
 from .places import Ready
 from .receipts import Receipt
 from .resolution import Resolved, Way, resolve
@@ -33,8 +33,6 @@ from .store import LISTING, Repository, Stored
 from .verify import METADATA, Manifest, hash_folder, manifest_of, renamed, verify_once
 
 logger = logging.getLogger(__name__)
-
-_BUILD = "build/"
 
 
 def resolve_built(
@@ -92,9 +90,8 @@ class HubPlace:
         """Files of each variant, without what is never used (byte code)."""
         grouped: dict[str, list[RemoteFile]] = {}
         for file in self._listing():
-            variant, slash, inside = file.path.removeprefix(_BUILD).partition("/")
-            if slash and (inside in UNHASHED or is_hashed(inside)):
-                grouped.setdefault(variant, []).append(file)
+            if (place := place_in_build(file.path)) is not None:
+                grouped.setdefault(place[0], []).append(file)
         return {variant: tuple(files) for variant, files in sorted(grouped.items())}
 
     def _listing(self) -> tuple[RemoteFile, ...]:
@@ -159,7 +156,7 @@ class HubPlace:
         return None
 
     def _file(self, variant: str, inside: str) -> RemoteFile:
-        path = f"{_BUILD}{variant}/{inside}"
+        path = f"{BUILD}{variant}/{inside}"
         found = next((file for file in self._files.get(variant, ()) if file.path == path), None)
         if found is None:
             problem = Problem(message="is missing", path=path, code="missing")
@@ -233,7 +230,7 @@ class HubPlace:
 
     def files(self, variant: str) -> dict[str, RemoteFile]:
         """The files of a variant that are used, by path relative to it."""
-        start = f"{_BUILD}{variant}/"
+        start = f"{BUILD}{variant}/"
         return {file.path.removeprefix(start): file for file in self._files[variant]}
 
     def _fresh(self, variant: str, wrong: IntegrityError | None) -> Ready:

@@ -5,8 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from .formats.digest import UNHASHED, is_hashed
 from .formats.names import path_fault
 from .sources import RemoteFile
+
+BUILD = "build/"
+
+
+def place_in_build(path: str) -> tuple[str, str] | None:
+    """Variant and path inside it of a file that a load uses; None for any other (byte code)."""
+    variant, _, inside = path.removeprefix(BUILD).partition("/")
+    is_used = path.startswith(BUILD) and (inside in UNHASHED or is_hashed(inside))
+    return (variant, inside) if inside and is_used else None
 
 
 def render_listing(files: tuple[RemoteFile, ...]) -> bytes:

@@ -222,16 +222,23 @@ def _is_interpreted(found: Found, ready: Ready, now: Settings) -> bool:
     )
 
 
-_jax_said: set[str] = set()
+_said: set[str] = set()
+
+
+def _say_once(what: str, text: str, *values: str) -> None:
+    """Warn, unless this process has been told so."""
+    if what not in _said:
+        _said.add(what)
+        logger.warning(text, *values)
 
 
 def _say_if_it_takes_jax_arrays(found: Found, wish: Wish) -> None:
     """A torch program that did not ask for JAX learns how to call what it got; once a kernel."""
     title = found.title
     is_jax = found.verdict.variant.startswith("jax-")
-    if is_jax and wish.framework is None and is_used("torch") and title not in _jax_said:
-        _jax_said.add(title)
-        logger.warning(
+    if is_jax and wish.framework is None and is_used("torch"):
+        _say_once(
+            f"arrays {title}",
             "%s takes JAX arrays; kernelhub.bridge.as_torch makes its functions take torch tensors"
             " (framework='jax' says that JAX is meant)",
             title,
@@ -242,22 +249,17 @@ def _say_if_pallas_is_interpreted(found: Found) -> None:
     """JAX compiles Pallas for accelerators alone."""
     extension, title = found.metadata.extension, found.title
     languages = () if extension is None else extension.languages
-    if found.verdict.variant == "jax-cpu" and "pallas" in languages and title not in _pallas_said:
-        _pallas_said.add(title)
-        logger.warning("%s: Pallas kernels are interpreted on a CPU, which is slow", title)
-
-
-_pallas_said: set[str] = set()
-_interpreter_said: list[str] = []
+    if found.verdict.variant == "jax-cpu" and "pallas" in languages:
+        text = "%s: Pallas kernels are interpreted on a CPU, which is slow"
+        _say_once(f"pallas {title}", text, title)
 
 
 def _enable_interpreter(title: str) -> None:
     from .interpreter import enable
 
     enable()
-    if not _interpreter_said:
-        _interpreter_said.append(title)
-        logger.warning("%s: Triton kernels run in Triton's interpreter, which is slow", title)
+    text = "%s: Triton kernels run in Triton's interpreter, which is slow"
+    _say_once("triton", text, title)  # whichever kernel is the first
 
 
 def _bind(module: ModuleType, package: Package, found: Found, now: Settings) -> object:

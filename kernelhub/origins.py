@@ -13,9 +13,8 @@ from collections.abc import Mapping
 
 from .disk import translated, write_whole
 from .errors import HubRateLimited, HubUnavailable, IntegrityError, StoreError
-from .formats.digest import UNHASHED, is_hashed
 from .hashing import FileId
-from .listings import parse_listing, render_listing
+from .listings import BUILD, parse_listing, place_in_build, render_listing
 from .resolution import Way
 from .sources import RemoteFile
 from .store import LISTING, Repository
@@ -23,7 +22,6 @@ from .store import LISTING, Repository
 logger = logging.getLogger(__name__)
 
 _MARK = "origin.json"
-_BUILD = "build/"
 
 
 def is_unseen(repository: Repository, commit: str) -> bool:
@@ -116,7 +114,7 @@ def _known_files(repository: Repository, commit: str) -> Mapping[str, FileId]:
         return _used(files)
     stored = filter(None, (repository.find(commit, v) for v in repository.variants(commit)))
     return {
-        f"{_BUILD}{item.receipt.variant}/{path}": file
+        f"{BUILD}{item.receipt.variant}/{path}": file
         for item in stored
         for path, file in item.receipt.files.items()
     }
@@ -124,9 +122,4 @@ def _known_files(repository: Repository, commit: str) -> Mapping[str, FileId]:
 
 def _used(files: tuple[RemoteFile, ...]) -> dict[str, FileId]:
     """Ids of the files that a load would use, by path in the repository."""
-    return {file.path: file.id for file in files if _is_used(file.path)}
-
-
-def _is_used(path: str) -> bool:
-    _, slash, inside = path.removeprefix(_BUILD).partition("/")
-    return path.startswith(_BUILD) and bool(slash) and (inside in UNHASHED or is_hashed(inside))
+    return {file.path: file.id for file in files if place_in_build(file.path)}

@@ -13,9 +13,8 @@ from .formats.metadata import parse_metadata
 from .formats.requirement import Requirement, parse_requirement
 from .listings import parse_listing
 from .settings import current
-from .store import Repository, Store, Stored
-
-_METADATA = "metadata.json"
+from .store import LISTING, Repository, Store, Stored
+from .verify import METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ def _requirement(where: str) -> Requirement:
 
 def _below(folder: Path) -> dict[str, list[Path]]:
     """Variants below a folder, or which it is; under "" what is no build."""
-    built = [path.parent for path in sorted(folder.rglob(_METADATA))]
+    built = [path.parent for path in sorted(folder.rglob(METADATA))]
     if not built:
         return {"": [folder]}
     variants: dict[str, list[Path]] = {}
@@ -121,7 +120,7 @@ def _is_revision(wanted: Requirement, commit: str) -> bool:
 def _admits(wanted: Requirement, found: Stored) -> bool:
     if wanted.specifier is None:
         return True
-    path = found.folder / _METADATA
+    path = found.folder / METADATA
     if not path.is_file():
         return False
     version = parse_metadata(path.read_bytes(), str(path)).version
@@ -129,9 +128,9 @@ def _admits(wanted: Requirement, found: Stored) -> bool:
 
 
 def _published(repository: Repository, commit: str) -> set[str]:
-    files = parse_listing(repository.note(commit, "listing.json")) or ()
+    files = parse_listing(repository.note(commit, LISTING)) or ()
     parts = (file.path.split("/") for file in files)
-    return {p[1] for p in parts if len(p) == 3 and (p[0], p[2]) == ("build", _METADATA)}
+    return {p[1] for p in parts if len(p) == 3 and (p[0], p[2]) == ("build", METADATA)}
 
 
 def _no_variant(

@@ -31,14 +31,13 @@ from .formats.lock import NAME as LOCK
 from .formats.lock import Lock, LockedKernel, parse_lock
 from .hashing import CHUNK
 from .hub_place import HubPlace
-from .listings import parse_listing
+from .listings import BUILD, parse_listing
 from .locks import hold_to_version
 from .receipts import Receipt
 from .resolution import Way
 from .store import LISTING, Repository, Store
 from .syncing import remember_version
 
-_BUILD = "build/"
 _LOCK_SECONDS = 30.0
 _NO_WAY = Way(connect=None, remaining=lambda: 10.0)
 
@@ -203,8 +202,8 @@ def _stage(kernel: BundledKernel, locked: LockedKernel, blobs: Path, folder: Pat
 
 
 def _place(repository: Repository, kernel: BundledKernel, path: str, blob: Path) -> None:
-    variant, _, inside = path.removeprefix(_BUILD).partition("/")
-    if not path.startswith(_BUILD) or not inside:
+    variant, _, inside = path.removeprefix(BUILD).partition("/")
+    if not path.startswith(BUILD) or not inside:
         raise IntegrityError(f"the bundle names {path!r}, which is no file of a variant")
     if variant not in kernel.variants:
         if inside == METADATA:

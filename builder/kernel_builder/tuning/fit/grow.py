@@ -91,13 +91,12 @@ class Grower:
             tuple(range(len(losses))), losses, 0, self._tests if first is None else [first]
         )
 
-    def simplest(self, columns: Sequence[int], price: float) -> Grown:
-        """The pruned tree, or the one with the fewest tests that loses no more.
+    def simplest(self, usual: Grown, columns: Sequence[int], price: float) -> Grown:
+        """A pruned tree among `columns`, or the one with the fewest tests that loses no more.
 
         What gains most at the root may stand in the way of a simpler tree, so each single feature
         has its turn there. It is not a search for less loss, which would find that in the noise.
         """
-        usual = prune(self.grow(columns), price)
         single = [t for t in self._tests if isinstance(t, Categorical) or t.term.size == 1]
         others = [prune(self.grow(columns, first), price) for first in single]
         as_good = [tree for tree in others if cost(tree, 0.0) <= cost(usual, 0.0) + _EPSILON]

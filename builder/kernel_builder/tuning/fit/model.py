@@ -57,8 +57,8 @@ def fit(matrix: Matrix, options: FitOptions, *, complexity: Complexity | None = 
         complexity, considered = select_complexity(rows, options)
     rows = blurred(rows, complexity.blur)
     grower = Grower(rows, compound=complexity.compound)
-    _, columns = grow_shaped(grower, rows, complexity)
-    grown = grower.simplest(columns, complexity.price)
+    usual, columns = grow_shaped(grower, rows, complexity)
+    grown = grower.simplest(usual, columns, complexity.price)
     ranking = LeafRanking(rows, columns, complexity.blur)
     ranked = {leaf.rows: ranking.of(leaf) for leaf in grown.leaves()}
     return _assemble(grown, ranked, matrix, kinds(rows.features), complexity, considered)
