@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .tree_model import Categorical, Leaf, Literal, Node, Numeric, Split, Tree, used_features
+from .tree_model import (
+    Categorical,
+    Factor,
+    Leaf,
+    Literal,
+    Node,
+    Numeric,
+    Split,
+    Tiles,
+    Tree,
+    product,
+    used_features,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +71,7 @@ def holds(test: Numeric | Categorical, values: Mapping[str, Any]) -> bool:
     """Whether a test holds for these feature values; the meaning that `compile_tree` compiles."""
     if isinstance(test, Categorical):
         return values[test.feature] in test.values
-    left, right = 1, test.threshold
-    for name in test.left:
-        left *= values[name]
-    for name in test.right:
-        right *= values[name]
-    return left <= right
+    return product(test.left, values) <= product(test.right, values, test.threshold)
 
 
 def _lines(
@@ -85,6 +92,12 @@ def _test(test: Numeric | Categorical, names: Mapping[str, str], constants: dict
         constants[constant] = frozenset(test.values)
         return f"{names[test.feature]} in {constant}"
     constants[constant] = test.threshold
-    left = "*".join(names[name] for name in test.left)
-    right = "*".join([constant, *(names[name] for name in test.right)])
+    left = "*".join(_factor(factor, names) for factor in test.left)
+    right = "*".join([constant, *(_factor(factor, names) for factor in test.right)])
     return f"{left} <= {right}"
+
+
+def _factor(factor: Factor, names: Mapping[str, str]) -> str:
+    if isinstance(factor, Tiles):
+        return f"-(-{names[factor.feature]}//{factor.block:d})"
+    return names[factor]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Literal: TypeAlias = "int | float | bool | str | None"
 Config: TypeAlias = "Mapping[str, Literal]"
@@ -21,6 +21,7 @@ MAX_DEPTH = 48
 MAX_NODES = 2047
 MAX_CONFIGS = 256
 MAX_FACTORS = 8
+MAX_BLOCK = 2**31
 MAX_TEXT = 200
 MAX_INT = 2**63 - 1
 KINDS = ("int", "float", "str", "bool")
@@ -50,12 +51,28 @@ class DeviceFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Tiles:
+    """`ceil(feature / block)`: how many blocks of `block` cover a feature of kind "int".
+
+    A launch takes another wave where its number of tiles passes a multiple of the device's
+    multiprocessors. No product of sizes says where that is. `block` is 2 to 2**31.
+    """
+
+    feature: str
+    block: int
+
+
+Factor: TypeAlias = "str | Tiles"
+"""What products are made of: a feature of kind "int" or "float" by its name, or a tile count."""
+
+
+@dataclass(frozen=True, slots=True)
 class Numeric:
     """`product(left) <= threshold * product(right)`; an empty `right` is 1."""
 
-    left: tuple[str, ...]
+    left: tuple[Factor, ...]
     threshold: float | int
-    right: tuple[str, ...] = ()
+    right: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +150,35 @@ def used_features(tree: Tree) -> tuple[str, ...]:
     used: set[str] = set()
     for node, _ in nodes_of(tree.root):
         if isinstance(node, Split):
-            test = node.test
-            used |= {test.feature} if isinstance(test, Categorical) else {*test.left, *test.right}
+            used |= features_of(node.test)
     return tuple(name for name in tree.features if name in used)
+
+
+def features_of(test: Numeric | Categorical) -> set[str]:
+    """The features that a test asks for."""
+    if isinstance(test, Categorical):
+        return {test.feature}
+    return {f.feature if isinstance(f, Tiles) else f for f in (*test.left, *test.right)}
+
+
+def product(
+    factors: Iterable[Factor], values: Mapping[str, Any], start: float | int = 1
+) -> float | int:
+    """`start` times each factor in turn, with these feature values: as Python computes the text.
+
+    Exact where `start` and the values are integers.
+
+    Raises:
+        KeyError: a factor's feature has no value.
+        TypeError: a value is no number.
+    """
+    result: Any = start
+    for factor in factors:
+        if isinstance(factor, Tiles):
+            result *= -(-values[factor.feature] // factor.block)
+        else:
+            result *= values[factor]
+    return result  # type: ignore[no-any-return]
 
 
 Place: TypeAlias = "str | int"
@@ -190,11 +233,20 @@ def _node_faults(node: Node, tree: Tree) -> Iterator[str]:
 def _numeric(test: Numeric, features: Mapping[str, str]) -> Iterator[str]:
     if not test.left or len(test.left) > MAX_FACTORS or len(test.right) > MAX_FACTORS:
         yield f"a product has 1 to {MAX_FACTORS} factors"
-    for name in (*test.left, *test.right):
-        if features.get(name) not in ("int", "float"):
-            yield f"{name!r} is not a numeric feature of the tree"
+    for factor in (*test.left, *test.right):
+        if isinstance(factor, Tiles):
+            yield from _tiles(factor, features)
+        elif features.get(factor) not in ("int", "float"):
+            yield f"{factor!r} is not a numeric feature of the tree"
     if not (_is_int(test.threshold) or _is_finite(test.threshold)):
         yield f"threshold {test.threshold!r} must be a finite number"
+
+
+def _tiles(tiles: Tiles, features: Mapping[str, str]) -> Iterator[str]:
+    if features.get(tiles.feature) != "int":
+        yield f"tiles are counted of {tiles.feature!r}, which is not an int feature of the tree"
+    if not _is_int(tiles.block) or not 2 <= tiles.block <= MAX_BLOCK:
+        yield f"the block of a tile count is an integer from 2 to {MAX_BLOCK}, not {tiles.block!r}"
 
 
 def _categorical(test: Categorical, features: Mapping[str, str]) -> Iterator[str]:

@@ -3,18 +3,18 @@
     module     = docstring? (NAME "=" literal)* "def" "choose" "(" names ")" ":" node
     node       = "return" "(" int, ... ")"
                | "if" test ":" node ("elif" test ":" node)* "else" ":" node
-    test       = product "<=" number ("*" NAME)*  |  NAME "in" "(" literal, ... ")"
-    product    = NAME ("*" NAME)*
+    test       = product "<=" number ("*" factor)*  |  NAME "in" "(" literal, ... ")"
+    product    = factor ("*" factor)*
+    factor     = NAME | "-" "(" "-" NAME "//" int ")"
 
-Two steps, so that no text can exhaust the parser: `_scan` admits only the tokens of this grammar,
-few brackets deep and of bounded size; what passes goes to `ast.parse` and is read node by node.
+Two steps, so that no text can exhaust the parser: `tree_scan` admits only the tokens of this
+grammar, few brackets deep and of bounded size; what passes goes to `ast.parse` and is read node by
+node.
 """
 
 from __future__ import annotations
 
 import ast
-import keyword
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,37 +22,23 @@ from kernelhub.errors import FormatError, Problem
 
 from .tree_model import (
     MAX_DEPTH,
-    MAX_FACTORS,
-    MAX_NODES,
     SCHEMA,
     Categorical,
     DeviceFacts,
+    Factor,
     Leaf,
     Node,
     Numeric,
     Place,
     Split,
+    Tiles,
     Tree,
     faults_of,
 )
+from .tree_scan import Refused, scan
 
-MAX_BYTES = 512 * 1024
 _FIELDS = ("SCHEMA", "KERNEL", "DEVICE", "TOOLS", "SOURCE", "FEATURES", "CONFIGS")
 _DEVICE = tuple(DeviceFacts.__dataclass_fields__)
-_MAX_BRACKETS = 3
-_OWN = {"def", "if", "elif", "else", "return", "in", "True", "False", "None"}
-_FOREIGN = frozenset(keyword.kwlist) - _OWN
-# What `ascii` writes; another one would make Python warn.
-_ESCAPE = r"""\\(?:["'\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"""
-_TOKEN = re.compile(
-    r"""(?P<space>[ ]+|\n)|(?P<comment>\#[^\n]*)
-    |(?P<doc>\"\"\"[^"\\]*\"\"\")
-    |(?<!\w)(?P<string>"(?:[^"\\\n]|ESCAPE)*"|'(?:[^'\\\n]|ESCAPE)*')
-    |(?P<number>(?:\d[\d.]*(?:e[+-]?\d+)?)(?![\w.]))
-    |(?P<name>[A-Za-z_]\w*)
-    |(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<operator><=|[=*:,-])""".replace("ESCAPE", _ESCAPE),
-    re.VERBOSE | re.ASCII,
-)
 
 
 def parse(text: str, path: str) -> Tree:
@@ -68,9 +54,9 @@ def parse(text: str, path: str) -> Tree:
     text = text.replace("\r\n", "\n")
     lines: dict[Place, int] = {}
     try:
-        _scan(text)
+        scan(text)
         tree = _read(ast.parse(text), lines)
-    except _Refused as refused:
+    except Refused as refused:
         raise FormatError(path, [refused.problem(path)]) from None
     except SyntaxError as error:
         problem = Problem(message=str(error.msg), path=path, line=error.lineno)
@@ -90,52 +76,15 @@ def _placed(place: Place, fault: str) -> str:
     return fault if isinstance(place, int) else f"{place}: {fault}"
 
 
-class _Refused(Exception):
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.line = line
-
-    def problem(self, path: str) -> Problem:
-        return Problem(message=str(self), path=path, line=self.line)
-
-
-def _scan(text: str) -> None:
-    """Refuse every token that no tree has, before anything recursive sees the text."""
-    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise _Refused(f"a tree has at most {MAX_BYTES} bytes", 1)
-    if "\r" in text:  # a line break to Python, inside a comment to the tokens below
-        raise _Refused("a carriage return does not belong in a tree", 1)
-    position, line, depth, branches = 0, 1, 0, 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise _Refused(f"{text[position]!r} does not belong in a tree", line)
-        found, kind = match[0], match.lastgroup
-        depth += (kind == "open") - (kind == "close")
-        branches += found in ("if", "elif")
-        if kind == "name" and found in _FOREIGN:
-            raise _Refused(f"{found!r} does not belong in a tree", line)
-        if kind == "number" and len(found) > 32:
-            raise _Refused("this number is too long", line)
-        if found == "-" and not text[match.end() : match.end() + 1].isdigit():
-            raise _Refused("'-' belongs in front of a number", line)
-        if depth > _MAX_BRACKETS or branches > MAX_NODES // 2:
-            raise _Refused("too deep or too large", line)
-        line += found.count("\n")
-        position = match.end()
-    if any(statement.count("*") > 2 * MAX_FACTORS for statement in text.split("\n")):
-        raise _Refused("a product has too many factors", 1)
-
-
 def _read(module: ast.Module, lines: dict[Place, int]) -> Tree:
     body = list(module.body)
     if body and isinstance(body[0], ast.Expr) and isinstance(_constant(body[0].value), str):
         body = body[1:]
     if not body or not isinstance(body[-1], ast.FunctionDef):
-        raise _Refused("a tree ends with its function `choose`", _line(body[-1]) if body else 1)
+        raise Refused("a tree ends with its function `choose`", _line(body[-1]) if body else 1)
     fields = _fields(body[:-1], lines)
     if type(fields["SCHEMA"]) is not int or fields["SCHEMA"] != SCHEMA:
-        raise _Refused(f"schema {fields['SCHEMA']!r} is not {SCHEMA}, the one known here", 1)
+        raise Refused(f"schema {fields['SCHEMA']!r} is not {SCHEMA}, the one known here", 1)
     features = _texts(fields["FEATURES"], "FEATURES")
     _check_signature(body[-1], tuple(features))
     return Tree(
@@ -161,7 +110,7 @@ def _fields(statements: list[ast.stmt], lines: dict[Place, int]) -> dict[str, An
         fields[target.id] = _literal(statement.value)
     missing = [name for name in _FIELDS if name not in fields]
     if missing:
-        raise _Refused(f"missing: {', '.join(missing)}", 1)
+        raise Refused(f"missing: {', '.join(missing)}", 1)
     return fields
 
 
@@ -206,28 +155,39 @@ def _test(node: ast.expr) -> Numeric | Categorical:
         if isinstance(values, tuple):
             return Categorical(left.id, values)
     if isinstance(operator, ast.LtE):
-        first, *rest = _factors(right)
+        first, *rest = _operands(right)
         threshold = _literal(first)
         if type(threshold) in (int, float):
-            return Numeric(_names(_factors(left)), threshold, _names(rest))
-    raise _refusal(node, "a test is `names <= number * names` or `name in (literals)`")
+            return Numeric(_product(_operands(left)), threshold, _product(rest))
+    raise _refusal(node, "a test is `factors <= number * factors` or `name in (literals)`")
 
 
-def _factors(node: ast.expr) -> list[ast.expr]:
-    factors: list[ast.expr] = []
+def _operands(node: ast.expr) -> list[ast.expr]:
+    operands: list[ast.expr] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        factors.append(node.right)
+        operands.append(node.right)
         node = node.left
-    return [node, *reversed(factors)]
+    return [node, *reversed(operands)]
 
 
-def _names(nodes: list[ast.expr]) -> tuple[str, ...]:
-    names: list[str] = []
-    for node in nodes:
-        if not isinstance(node, ast.Name):
-            raise _refusal(node, "a product consists of feature names")
-        names.append(node.id)
-    return tuple(names)
+def _product(nodes: list[ast.expr]) -> tuple[Factor, ...]:
+    return tuple(_factor(node) for node in nodes)
+
+
+def _factor(node: ast.expr) -> Factor:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.UnaryOp(
+            op=ast.USub(),
+            operand=ast.BinOp(
+                left=ast.UnaryOp(op=ast.USub(), operand=ast.Name(id=name)),
+                op=ast.FloorDiv(),
+                right=ast.Constant(value=block),
+            ),
+        ) if isinstance(block, int):
+            return Tiles(name, block)
+    raise _refusal(node, "a product consists of features and of tile counts, -(-M // 128)")
 
 
 def _literal(node: ast.expr) -> Any:
@@ -257,7 +217,7 @@ def _items(node: ast.Dict) -> Iterator[tuple[str, Any]]:
 
 def _device(value: Any) -> DeviceFacts:
     if not isinstance(value, dict) or set(value) != set(_DEVICE):
-        raise _Refused(f"DEVICE must have {', '.join(_DEVICE)}", 1)
+        raise Refused(f"DEVICE must have {', '.join(_DEVICE)}", 1)
     return DeviceFacts(
         name=_text(value["name"], "DEVICE name"),
         arch=_text(value["arch"], "DEVICE arch"),
@@ -269,19 +229,19 @@ def _device(value: Any) -> DeviceFacts:
 
 def _configs(value: Any) -> tuple[dict[str, Any], ...]:
     if not isinstance(value, tuple) or not all(isinstance(config, dict) for config in value):
-        raise _Refused("CONFIGS must be a tuple of mappings", 1)
+        raise Refused("CONFIGS must be a tuple of mappings", 1)
     return value
 
 
 def _texts(value: Any, what: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise _Refused(f"{what} must be a mapping", 1)
+        raise Refused(f"{what} must be a mapping", 1)
     return {name: _text(item, what) for name, item in value.items()}
 
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise _Refused(f"{what} must hold strings", 1)
+        raise Refused(f"{what} must hold strings", 1)
     return value
 
 
@@ -293,5 +253,5 @@ def _line(node: ast.AST) -> int:
     return int(getattr(node, "lineno", 1))
 
 
-def _refusal(node: ast.AST, message: str) -> _Refused:
-    return _Refused(message, _line(node))
+def _refusal(node: ast.AST, message: str) -> Refused:
+    return Refused(message, _line(node))

@@ -6,7 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kernelhub.errors import FormatError, Problem
 
-from .tree_model import SCHEMA, Categorical, Config, Literal, Node, Numeric, Split, Tree, faults_of
+from .tree_model import (
+    SCHEMA,
+    Categorical,
+    Config,
+    Factor,
+    Literal,
+    Node,
+    Numeric,
+    Split,
+    Tiles,
+    Tree,
+    faults_of,
+)
 
 _INDENT = "    "
 
@@ -23,15 +35,12 @@ def render(tree: Tree) -> str:
     return "\n".join([*_head(tree), "", "", *_function(tree), ""])
 
 
-def product(names: Iterable[str]) -> str:
-    """ "M * N"."""
-    return " * ".join(names)
-
-
 def test_text(test: Numeric | Categorical) -> str:
-    """The test as Python: "M * N <= 4096 * K"."""
+    """The test as Python: "M * N <= 4096 * K", "-(-M // 128) * -(-N // 256) <= 264"."""
     if isinstance(test, Numeric):
-        return f"{product(test.left)} <= {product((_literal(test.threshold), *test.right))}"
+        left = " * ".join(_factor(factor) for factor in test.left)
+        right = " * ".join([_literal(test.threshold), *(_factor(f) for f in test.right)])
+        return f"{left} <= {right}"
     return f"{test.feature} in {_tuple(_literal(value) for value in test.values)}"
 
 
@@ -84,6 +93,11 @@ def _node(node: Node, configs: tuple[Config, ...], indent: str) -> Iterator[str]
         indent += _INDENT
     best = _plain(config_text(configs[node.ranking[0]]))
     yield f"{indent}return {_tuple(str(i) for i in node.ranking)}  # {best}"
+
+
+def _factor(factor: Factor) -> str:
+    # Python's own way to divide integers upwards, exactly.
+    return f"-(-{factor.feature} // {factor.block})" if isinstance(factor, Tiles) else factor
 
 
 def _tuple(items: Iterable[str]) -> str:

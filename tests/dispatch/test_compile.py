@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from kernelhub.formats.tree import Categorical, Leaf, Numeric, Split  # noqa: E402
+from kernelhub.formats.tree import Categorical, Leaf, Numeric, Split, Tiles  # noqa: E402
 
 from .helpers import H100, L4, config, tree  # noqa: E402
 
@@ -70,6 +70,20 @@ def test_one_configuration_is_left(compiled, package, give) -> None:
     assert seen(x, out, 100) == ([config(1024, 8)], [(1, 1, 1)])  # not one of the author's
     assert seen(x, out, 5000) == ([config(256)], [(20, 1, 1)])
     assert seen(x.half(), out, 100) == ([config(256)], [(1, 1, 1)])
+
+
+def test_tiles_are_counted_in_the_compiled_program(compiled, package, give) -> None:
+    root = Split(Numeric((Tiles("n", 128),), 8), Leaf((0,)), Leaf((1,)))
+    give(tree("ops.scale", root, config(1024, 8), config(256), features=FEATURES))
+    scale = package.ops.scale
+
+    def program(x, out, n):
+        scale[lambda meta: (n // meta["BLOCK"] + 1,)](x, out, n, 1.5, True)
+        return out + 1
+
+    seen, x, out = compiled(program), torch.empty(4096), torch.empty(4096)
+    assert seen(x, out, 1024)[0] == [config(1024, 8)]
+    assert seen(x, out, 1025)[0] == [config(256)]
 
 
 def test_heuristics_and_pruning_are_kept(compiled, package, give) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from kernelhub import cli
 from kernelhub.dispatch import overlay
 from kernelhub.errors import FormatError, InputError, NotCached, NotFoundError, StoreError
 from kernelhub.formats.evidence import parse_evidence
-from kernelhub.formats.tree import Categorical, Leaf, Numeric, Split, render
+from kernelhub.formats.tree import Categorical, Leaf, Numeric, Split, Tiles, render
 from kernelhub.listings import render_listing
 from kernelhub.settings import scope
 from kernelhub.sources import RemoteFile
@@ -89,6 +89,17 @@ def test_which_rule_fires_and_what_was_measured(kernel) -> None:
     assert "small in ms: 0.00125, -; best known 0.00125" in text
     assert "held out: 2 points, slowdown geomean 1.012, worst 1.090" in text
     assert "compatible tree of NVIDIA H100 would be asked next" in text
+
+
+def test_a_rule_on_tiles_is_shown_as_the_tree_has_it(kernel) -> None:
+    waves = Numeric((Tiles("n", 128), Tiles("m", 256)), 132)
+    tiled = replace(TREE, root=Split(waves, Leaf((0,)), Leaf((1,))))
+    path = kernel / "torch-ext/demo/tuning/ops.scale.nvidia-h200.py"
+    path.write_text(render(tiled))
+    args = ("explain", kernel, "--device", "nvidia-h200", "--set", f"n={128 * 66}", "--set")
+    assert "-(-n // 128) * -(-m // 256) <= 132: yes" in run(*args, "m=512")[1]
+    assert "-(-n // 128) * -(-m // 256) <= 132: no" in run(*args, "m=513")[1]
+    assert "n=<int> m=<int>" in run(*args[:4])[1]
 
 
 def test_as_json_and_other_values(kernel) -> None:

@@ -11,7 +11,7 @@ from kernelhub.dispatch import capture, find_tunables, forced
 from kernelhub.dispatch.space import Space
 from kernelhub.dispatch.tunable import choices, powers_of_two
 from kernelhub.errors import DispatchError, InputError
-from kernelhub.formats.tree import Leaf, Numeric, Split
+from kernelhub.formats.tree import Leaf, Numeric, Split, Tiles
 
 from .helpers import tree
 
@@ -38,6 +38,17 @@ def test_a_tree_chooses_by_value_and_by_shape(package, give) -> None:
         assert scan(torch.ones(3), 5) == ("split", 64)
         assert scan(torch.ones(3), 5000) == ("fused", 256)
         assert scan(torch.ones(1500), 5, reverse=True) == ("fused", 256)
+
+
+def test_a_tree_chooses_by_the_number_of_tiles(package, give) -> None:
+    two_waves = Numeric((Tiles("n", 128), Tiles("x_dim0", 64)), 8)
+    root = Split(two_waves, Leaf((0,)), Leaf((1,)))
+    give(tree("functions.scan", root, SPLIT_64, FUSED_256, features={"n": "int", "x_dim0": "int"}))
+    scan = package.functions.scan
+    for _ in range(2):
+        assert scan(torch.ones(128), 512) == ("split", 64)  # 4 * 2 tiles
+        assert scan(torch.ones(129), 512) == ("fused", 256)
+        assert scan(torch.ones(128), 513) == ("fused", 256)
 
 
 def test_features_of_the_authors_own(package, give) -> None:

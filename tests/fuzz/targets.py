@@ -242,7 +242,7 @@ _TREE = tree.Tree(
     features={"M": "int", "N": "int", "x_dtype": "str"},
     configs=({"BLOCK": 64, "num_warps": 4}, {"BLOCK": 128, "num_warps": 8}),
     root=tree.Split(
-        tree.Numeric(("M", "N"), 4096.5, ("N",)),
+        tree.Numeric(("M", tree.Tiles("N", 256)), 4096.5, ("N",)),
         tree.Leaf((0, 1)),
         tree.Split(tree.Categorical("x_dtype", ("float16",)), tree.Leaf((1,)), tree.Leaf((1, 0))),
     ),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kernel_builder.tuning.matrix import Matrix, config_key
 from kernelhub.errors import TuningError
-from kernelhub.formats.tree import Categorical, Config, Leaf, Node, Split
+from kernelhub.formats.tree import Config, Leaf, Node, Split, features_of
 
 from .grow import Grower, Grown
 from .loss import blurred, make_rows
@@ -97,10 +97,7 @@ def _assemble(
     def build(node: Grown) -> Node:
         if node.test is None or node.yes is None or node.no is None:
             return Leaf(ranking=tuple(number[c] for c in ranked[node.rows]))
-        if isinstance(node.test, Categorical):
-            used.add(node.test.feature)
-        else:
-            used.update(node.test.left, node.test.right)
+        used.update(features_of(node.test))
         yes, no = build(node.yes), build(node.no)
         return yes if yes == no else Split(test=node.test, yes=yes, no=no)
 

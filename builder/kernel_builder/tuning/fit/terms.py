@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelhub.formats.tree import Categorical, Literal, Numeric
+from kernelhub.formats.tree import Categorical, Literal, Numeric, product
 
 _LEAST_GAP = 1e-9  # relative; closer values are not worth telling apart and rounding could not
 _MOST_CATEGORIES = 6  # sets of up to this many values are enumerated, of more only single values
@@ -26,18 +26,11 @@ class Term:
 
     def value(self, features: Mapping[str, Literal]) -> float:
         """The quantity at one point."""
-        return _product(features, self.left) / _product(features, self.right)
+        return product(self.left, features) / product(self.right, features)
 
     def test(self, threshold: float) -> Numeric:
         """The split that says yes up to the threshold."""
         return Numeric(left=self.left, threshold=threshold, right=self.right)
-
-
-def _product(features: Mapping[str, Literal], names: Sequence[str]) -> float:
-    product = 1.0
-    for name in names:
-        product *= float(features[name] or 0)
-    return product
 
 
 def kinds(features: Sequence[Mapping[str, Literal]]) -> dict[str, str]:
