@@ -176,7 +176,7 @@ class Evidence(_Model):
     tools: dict[str, str]
     """Versions, the driver's among them."""
     policy: dict[str, Value]
-    """How was measured, such as {"method": "cuda-graph", "l2": "warm"}.
+    """How was measured, such as {"method": "cuda-graphs", "l2": "warm"}.
 
     Times of different policies are never compared.
     """

@@ -19,7 +19,7 @@ from kernel_builder.tuning.runner import Found, Outcome, Task
 from kernel_builder.tuning.runners.device import DeviceCore
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernel_builder.tuning.site import Site
-from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
+from kernel_builder.tuning.timing import GraphTimer, interleaved
 from kernel_builder.tuning.tune import project_place
 from kernelhub.errors import TuningError
 
@@ -287,13 +287,11 @@ def test_rounds_are_interleaved(count: int, rounds: int) -> None:
     order: list[int] = []
     ticks: list[int] = []
 
-    class Recorder:
-        def sample(self, timed: Timed) -> float:
-            order.append(timed.launches)
-            return float(timed.launches)
+    def sample(index: int) -> float:
+        order.append(index)
+        return float(index)
 
-    timed = [Timed(graph=None, launches=i) for i in range(count)]
-    samples = interleaved(Recorder(), timed, rounds, tick=lambda: ticks.append(1))
+    samples = interleaved(sample, count, rounds, tick=lambda: ticks.append(1))
     assert samples == [[float(i)] * rounds for i in range(count)]
     assert len(ticks) == rounds
     for start in range(0, len(order), count):  # each round has every configuration once

@@ -36,7 +36,7 @@ class _Bench:
     base: str = ""  # key of the configuration that gave `expected`
     failed: dict[str, Outcome] = field(default_factory=dict)
     compiled: dict[str, Future[Outcome | None]] = field(default_factory=dict)
-    timed: dict[str, Timed] = field(default_factory=dict)
+    timed: dict[str, Timed] = field(default_factory=dict)  # captured, for one sample each
 
 
 class _SeenEnough(BaseException):
@@ -153,8 +153,13 @@ class DeviceCore:
                 marks.begin(config)
 
         tick()
-        timed = [bench.timed[config_key(c)] for c in ready]
-        samples = interleaved(self._timer, timed, rounds, tick=tick, seed=rounds)
+        samples = interleaved(
+            lambda index: self._sample(bench, ready[index]),
+            len(ready),
+            rounds,
+            tick=tick,
+            seed=rounds,
+        )
         for config, of_config in zip(ready, samples, strict=True):
             yield Outcome(config=config, samples=tuple(of_config))
 
@@ -253,6 +258,11 @@ class DeviceCore:
         if wrong is not None:
             return Outcome(config=config, reason="wrong_result", detail=wrong)
         return Outcome(config=config)
+
+    def _sample(self, bench: _Bench, config: Config) -> float:
+        assert self._timer is not None  # noqa: S101 - made by `measure`
+        timed = bench.timed.pop(config_key(config), None)
+        return self._timer.sample(timed or self._timer.capture(lambda: bench.live.run(config)))
 
     def _capture(self, bench: _Bench, config: Config) -> Outcome | None:
         key = config_key(config)
