@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tuning_samples import context
 
-from kernel_builder.tuning.log import Measurements, summarise
+from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Point
 from kernel_builder.tuning.runner import Outcome
+from kernel_builder.tuning.summary import lowest
 from kernelhub.errors import FormatError, StoreError, TuningError
 
 POINT = Point(id="p", features={"M": 4}, case="mm/M=4")
@@ -171,12 +172,29 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
 def test_what_slows_other_samples_down_does_not_move_the_summary(
     samples: list[float], slowed: list[float]
 ) -> None:
-    alone = summarise(samples)
-    assert summarise([*samples, *(max(samples) * s for s in slowed)]) == replace(
+    alone = lowest(samples)
+    assert lowest([*samples, *(max(samples) * s for s in slowed)]) == replace(
         alone, samples=len(samples) + len(slowed)
     )
     assert alone.ms == min(samples)
-    assert alone.ms + alone.error == sorted(samples)[1] or alone.error < 1e-9
+    assert alone.ms + alone.error == pytest.approx(sorted(samples)[1])
+
+
+def test_a_log_is_summarised_as_when_it_was_written(tmp_path: Path) -> None:
+    """Trees were built from medians while all samples of a cell were of one graph."""
+    path = tmp_path / "a.jsonl"
+    found = []
+    for method in ("cuda-graph", "cuda-graphs"):
+        where = context(policy={"method": method, "l2": "warm"})
+        with Writer(path).open() as writer:
+            writer.context(where)
+            writer.points([POINT])
+            for samples in ((1.0, 5.0), (2.0,)):
+                writer.results(where.id, "p", [Outcome(config=CONFIG, samples=samples)])
+        found.append(where)
+    cells = [Measurements.read(path).cell(where.id, "p", CONFIG) for where in found]
+    assert [cell and cell.ms for cell in cells] == [2.0, 1.0]
+    assert [cell and cell.error for cell in cells] == [pytest.approx(1.0728, rel=1e-3), 1.0]
 
 
 def test_the_file_is_json_lines(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ by the next reader and cut off by the next writer.
 from __future__ import annotations
 
 import hashlib
-import heapq
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_builder.tuning.matrix import REASONS, Cell, Matrix, Point, config_key
+from kernel_builder.tuning.summary import summarise
 from kernelhub.errors import FormatError, Problem, StoreError
 from kernelhub.formats.tree import Config, DeviceFacts, Literal
 
@@ -77,6 +77,7 @@ class Context:
 class _Raw:
     """What is known of one cell: all samples, or the last failure."""
 
+    method: object  # of its context's policy
     samples: list[float] = field(default_factory=list)
     reason: str | None = None
     detail: str = ""
@@ -95,7 +96,7 @@ class _Raw:
         """The summary, computed once after each change."""
         if self._cell is None:
             found = (
-                summarise(self.samples)
+                summarise(self.samples, self.method)
                 if self.reason is None
                 else Cell(reason=self.reason, detail=self.detail, samples=len(self.samples))
             )
@@ -192,7 +193,8 @@ class Measurements:
         key = config_key(row["config"])
         self._configs.setdefault(key, dict(row["config"]))
         of_point = self._cells.setdefault(context, {}).setdefault(point, {})
-        of_point.setdefault(key, _Raw()).add(samples, row)
+        method = self.contexts[context].policy.get("method")
+        of_point.setdefault(key, _Raw(method)).add(samples, row)
 
     def cell(self, context: str, point: str, config: Config) -> Cell | None:
         """What is known of one configuration on one point, None if nothing."""
@@ -231,15 +233,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected text, found {value!r}")
     return value
-
-
-def summarise(samples: Sequence[float]) -> Cell:
-    """The lowest sample, and by how much the second lowest misses it as its error.
-
-    What disturbs a launch can only add to its time, and some of it stays for as long as a CUDA
-    graph does (see `timing`): a median keeps it wherever half of the samples have it. Between two
-    processes the best of 21 configurations by their medians cost 1.02 of the other's best, by the
-    lowest of six 1.0015 (RMS norm backward on an H200, 75 shapes).
-    """
-    lowest = heapq.nsmallest(2, samples)
-    return Cell(ms=lowest[0], error=lowest[-1] - lowest[0], samples=len(samples))

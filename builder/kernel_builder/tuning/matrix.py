@@ -57,7 +57,7 @@ class Cell:
     """One configuration on one point: a time, or why there is none.
 
     Attributes:
-        ms: device time of one launch, the least of the samples; None where it failed.
+        ms: device time of one launch, see `summary`; None where it failed.
         error: by how much that may be off, in ms, as far as the samples tell.
         samples: how many samples stand behind it.
         reason: one of REASONS where it failed.

@@ -1,10 +1,10 @@
 """Device time of one launch by CUDA-graph replay.
 
 A graph holds several launches, enough for some tenths of a millisecond; a long one is alone. Each
-sample is of a graph of its own: the replays of one graph agree to a thousandth, while another graph
-of the same launch may take 1.2 or 1.7 times as long for as long as it exists, above all where a
-launch takes less than three microseconds. So the lowest of several graphs is what repeats (see
-`log.summarise`); samples of one graph would all tell the same chance.
+sample is of a graph of its own: the replays of one graph agree to some thousandths, while another
+graph of the same launch may take 1.2 to 1.8 times as long for as long as it exists, above all where
+a launch takes less than three microseconds. So the lowest of several graphs is what repeats (see
+`summary.lowest`); samples of one graph would all tell the same chance.
 
 Before each sample the device is kept busy by a short wait, so that the start event, the replay and
 the end event are all queued before the first of them is reached: no host time is in the sample. A
@@ -130,7 +130,7 @@ class GraphTimer:
 
 
 def interleaved(
-    sample: Callable[[int], float],
+    sample: Callable[[int], float | None],
     count: int,
     rounds: int,
     *,
@@ -141,15 +141,19 @@ def interleaved(
     order.
 
     Args:
-        sample: takes one.
+        sample: takes one; None if it cannot, then that one is not asked again.
         tick: called after each round, to show that the work goes on.
     """
     samples: list[list[float]] = [[] for _ in range(count)]
-    order = list(range(count))
+    left = list(range(count))
     shuffle = random.Random(seed)  # noqa: S311 - an order, no secret
     for _ in range(rounds):
-        shuffle.shuffle(order)
-        for index in order:
-            samples[index].append(sample(index))
+        shuffle.shuffle(left)
+        for index in tuple(left):
+            taken = sample(index)
+            if taken is None:
+                left.remove(index)
+            else:
+                samples[index].append(taken)
         tick()
     return samples
