@@ -61,8 +61,8 @@ class Cell(_Model):
     config: Index
     """Index into `configs`."""
     ms: Milliseconds | None = None
-    """Device time of one launch, in milliseconds: the lowest sample, or the median where the
-    policy's method is "cuda-graph"."""
+    """Device time of one launch, in milliseconds: the lowest sample; the median where the
+    policy's method is "cuda-graph" or "jax-chain"."""
     error: Annotated[float, Field(ge=0)] = 0.0
     """By how much it may be off, in milliseconds: how far the second lowest sample is above it, or
     the standard error of the median."""

@@ -9,17 +9,19 @@ from collections.abc import Sequence
 
 from kernel_builder.tuning.matrix import Cell
 
-_OF_ONE_GRAPH = "cuda-graph"
-"""The policy's method of logs whose samples of a cell were all replays of one graph."""
+_BY_MEDIAN = ("cuda-graph", "jax-chain")
+"""Methods of before, under which logs were written and trees built from medians."""
 
 
 def summarise(samples: Sequence[float], method: object) -> Cell:
     """The time that samples tell of, by the method of the policy under which they were taken.
 
-    Samples of one graph, which logs of before have, keep the median: trees were built by it, and
-    there is little between the two.
+    Args:
+        samples: ms, at least one.
+        method: the policy's, None where it states none. Logs of a method of before keep the median,
+            so that what was built from them can be built again.
     """
-    return median(samples) if method == _OF_ONE_GRAPH else lowest(samples)
+    return median(samples) if method in _BY_MEDIAN else lowest(samples)
 
 
 def lowest(samples: Sequence[float]) -> Cell:
