@@ -61,9 +61,11 @@ class Cell(_Model):
     config: Index
     """Index into `configs`."""
     ms: Milliseconds | None = None
-    """Median device time of one launch, in milliseconds."""
+    """Device time of one launch, in milliseconds: the lowest sample; the median where the
+    policy's method is "cuda-graph" or "jax-chain"."""
     error: Annotated[float, Field(ge=0)] = 0.0
-    """Standard error of that median, in milliseconds."""
+    """By how much it may be off, in milliseconds: how far the second lowest sample is above it, or
+    the standard error of the median."""
     samples: Index = 0
     """How many samples stand behind it."""
     reason: str | None = None
@@ -176,7 +178,7 @@ class Evidence(_Model):
     tools: dict[str, str]
     """Versions, the driver's among them."""
     policy: dict[str, Value]
-    """How was measured, such as {"method": "cuda-graph", "l2": "warm"}.
+    """How was measured, such as {"method": "cuda-graphs", "l2": "warm"}.
 
     Times of different policies are never compared.
     """

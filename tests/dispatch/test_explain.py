@@ -50,7 +50,7 @@ def evidence(**changes) -> dict:
     return {
         "schema": 1, "kernel": "ops.scale", "source": ANY_HASH, "device": asdict(H200),
         "tools": {"triton": "3.6.0", "driver": "580.1"},
-        "policy": {"method": "cuda-graph", "l2": "warm"},
+        "policy": {"method": "cuda-graphs", "l2": "warm"},
         "goal": {"max_slowdown": 1.1, "max_configs": 8, "met": True, "misses": []},
         "fit": {"considered": 3, "configs": 2},
         "scores": dict.fromkeys(SCORES, score),

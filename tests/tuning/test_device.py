@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +20,10 @@ from kernel_builder.tuning.runner import Found, Outcome, Task
 from kernel_builder.tuning.runners.device import DeviceCore
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernel_builder.tuning.site import Site
-from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
+from kernel_builder.tuning.timing import GraphTimer, interleaved
 from kernel_builder.tuning.tune import project_place
 from kernelhub.errors import TuningError
+from kernelhub.formats.tree import Config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TROUBLED = """
@@ -95,23 +97,127 @@ class Marks:
         self.under_way.remove(config)
 
 
-def test_candidates_are_captured_once_and_sampled_in_rounds(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    core = DeviceCore(site=project_place(project).site.to_json(), index=None)
-    core._timer = GraphTimer(Device(), "warm")  # the only part that needs a GPU
-    found = core.collect(lambda _: None)[0]
-    task = Task(kernel=found.kernel, case=found.case, point=found.point, features=found.features)
-    marks = Marks()
-    assert all(
-        o.reason is None for o in core.check(task, found.candidates, None, marks, serial=False)
-    )
+class Device:
+    """As much of `torch.cuda` as the timer uses; the host is late `late` times."""
+
+    def __init__(self, late: int = 0, ms: float = 0.01) -> None:
+        self.late = late
+        self.ms = ms
+        self.waits: list[int] = []
+        self.replays: list[int] = []  # of each graph
+        self.open = False
+        self.cuda = SimpleNamespace(
+            Stream=lambda: SimpleNamespace(synchronize=lambda: None),
+            Event=lambda enable_timing: self.event(),
+            CUDAGraph=self.graph,
+            stream=lambda stream: contextlib.nullcontext(),
+            _sleep=self.waits.append,
+        )
+
+    def event(self) -> Any:
+        return SimpleNamespace(
+            record=lambda: None,
+            query=self.was_late,
+            synchronize=lambda: None,
+            elapsed_time=lambda end: self.ms,
+        )
+
+    def was_late(self) -> bool:
+        self.late -= 1
+        return self.late >= 0
+
+    def graph(self) -> Any:
+        def begin(capture_error_mode: str) -> None:
+            assert capture_error_mode == "thread_local"
+            self.open = True
+
+        def end() -> None:
+            self.open = False
+
+        def replay() -> None:
+            self.replays[number] += 1
+
+        number = len(self.replays)
+        self.replays.append(0)
+        return SimpleNamespace(capture_begin=begin, capture_end=end, replay=replay)
+
+
+Timed = tuple[DeviceCore, Task, Sequence[Config]]
+
+
+@pytest.fixture
+def timed(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Device], Timed]:
+    """A core with a timer on a device made of counters, the only part that needs a GPU; the task
+    of the first launch, and its candidates, all of which have passed."""
+
+    def start(device: Device) -> Timed:
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.delitem(sys.modules, "toy", raising=False)
+        core = DeviceCore(site=project_place(project).site.to_json(), index=None)
+        core._timer = GraphTimer(device, "warm")
+        found = core.collect(lambda _: None)[0]
+        task = Task(
+            kernel=found.kernel, case=found.case, point=found.point, features=found.features
+        )
+        checked = core.check(task, found.candidates, None, Marks(), serial=False)
+        assert all(o.reason is None for o in checked)
+        return core, task, found.candidates
+
+    return start
+
+
+def test_candidates_are_sampled_in_rounds(timed: Callable[[Device], Timed]) -> None:
+    core, task, candidates = timed(Device())
     for rounds in (3, 5):
-        outcomes = list(core.measure(task, found.candidates, rounds, marks))
+        outcomes = list(core.measure(task, candidates, rounds, Marks()))
         assert [len(o.samples) for o in outcomes] == [rounds] * 3
     with pytest.raises(TuningError, match="no longer makes a launch"):
-        list(core.check(replace(task, point="another"), found.candidates, None, marks, serial=True))
+        list(core.check(replace(task, point="another"), candidates, None, Marks(), serial=True))
+
+
+def test_each_sample_is_of_a_graph_of_its_own(timed: Callable[[Device], Timed]) -> None:
+    device = Device()
+    core, task, candidates = timed(device)
+    outcomes = list(core.measure(task, candidates, 4, Marks()))
+    assert sum(len(o.samples) for o in outcomes) == len(device.replays) == 12
+    assert set(device.replays) == {2}  # one uploads it, one is timed
+
+
+def test_what_graphs_kept_to_themselves_is_returned_between_rounds(
+    timed: Callable[[Device], Timed],
+) -> None:
+    device = Device()
+    core, task, candidates = timed(device)
+    returned: list[int] = []
+
+    def empty_cache() -> None:
+        assert not device.open
+        returned.append(len(device.replays))
+
+    core._index = 0
+    core._torch = SimpleNamespace(
+        cuda=SimpleNamespace(empty_cache=empty_cache, synchronize=lambda: None)
+    )
+    list(core.measure(task, candidates, 4, Marks()))
+    assert returned == [3, 3, 6, 9, 12]
+
+
+def test_a_later_graph_that_cannot_be_captured_is_recorded_and_the_others_go_on(
+    project: Path, timed: Callable[[Device], Timed]
+) -> None:
+    failing = """    RUNS.append(block)
+    if RUNS.count(2) > 5 and block == 2:
+        raise RuntimeError("operation not permitted when stream is capturing")
+    return ["""
+    file = project / "torch-ext/toy/__init__.py"
+    file.write_text(file.read_text().replace("    return [", failing, 1) + "\n\nRUNS = []\n")
+    device = Device(ms=1.0)  # then a graph is two runs: one tells how long it takes
+    core, task, candidates = timed(device)
+    outcomes = {o.config["block"]: o for o in core.measure(task, candidates, 4, Marks())}
+    assert {block: len(o.samples) for block, o in outcomes.items()} == {1: 4, 2: 0, 4: 4}
+    assert outcomes[2].reason == "fault"
+    assert "not permitted" in outcomes[2].detail
+    assert not device.open
 
 
 def test_a_launch_is_told_of_before_it_runs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,46 +307,6 @@ def test_triton_kernels_of_one_call_are_found_and_checked_backward_too(tmp_path:
     assert all(o.reason is None for o in outcomes)
 
 
-class Device:
-    """As much of `torch.cuda` as the timer uses; the host is late `late` times."""
-
-    def __init__(self, late: int = 0, ms: float = 0.01) -> None:
-        self.late = late
-        self.ms = ms
-        self.waits: list[int] = []
-        self.captured = 0
-        self.open = False
-        self.cuda = SimpleNamespace(
-            Stream=lambda: SimpleNamespace(synchronize=lambda: None),
-            Event=lambda enable_timing: self.event(),
-            CUDAGraph=self.graph,
-            stream=lambda stream: contextlib.nullcontext(),
-            _sleep=self.waits.append,
-        )
-
-    def event(self) -> Any:
-        return SimpleNamespace(
-            record=lambda: None,
-            query=self.was_late,
-            synchronize=lambda: None,
-            elapsed_time=lambda end: self.ms,
-        )
-
-    def was_late(self) -> bool:
-        self.late -= 1
-        return self.late >= 0
-
-    def graph(self) -> Any:
-        def begin(capture_error_mode: str) -> None:
-            assert capture_error_mode == "thread_local"
-            self.open = True
-
-        def end() -> None:
-            self.open = False
-
-        return SimpleNamespace(capture_begin=begin, capture_end=end, replay=lambda: None)
-
-
 def test_a_sample_that_holds_host_time_is_taken_again_after_a_longer_wait() -> None:
     device = Device()
     timer = GraphTimer(device, "warm")
@@ -287,17 +353,27 @@ def test_rounds_are_interleaved(count: int, rounds: int) -> None:
     order: list[int] = []
     ticks: list[int] = []
 
-    class Recorder:
-        def sample(self, timed: Timed) -> float:
-            order.append(timed.launches)
-            return float(timed.launches)
+    def sample(index: int) -> float:
+        order.append(index)
+        return float(index)
 
-    timed = [Timed(graph=None, launches=i) for i in range(count)]
-    samples = interleaved(Recorder(), timed, rounds, tick=lambda: ticks.append(1))
+    samples = interleaved(sample, count, rounds, tick=lambda: ticks.append(1))
     assert samples == [[float(i)] * rounds for i in range(count)]
     assert len(ticks) == rounds
     for start in range(0, len(order), count):  # each round has every configuration once
         assert sorted(order[start : start + count]) == list(range(count))
+
+
+def test_one_that_cannot_be_sampled_is_not_asked_again() -> None:
+    asked: list[int] = []
+
+    def sample(index: int) -> float | None:
+        asked.append(index)
+        return None if index == 1 and asked.count(1) == 2 else 1.0
+
+    samples = interleaved(sample, 3, 4, tick=lambda: None)
+    assert [len(of_one) for of_one in samples] == [4, 1, 4]
+    assert asked.count(1) == 2
 
 
 def test_differences_of_nested_results() -> None:

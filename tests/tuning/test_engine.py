@@ -24,6 +24,7 @@ from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Matrix, Point
 from kernel_builder.tuning.plan import Assignment, MeasureOptions, Progress
+from kernel_builder.tuning.race import RaceRules
 from kernel_builder.tuning.runner import Outcome, Task
 from kernel_builder.tuning.runners.model import model_ms
 from kernel_builder.tuning.runners.process import ProcessRunner, Timeouts
@@ -32,6 +33,7 @@ from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config
 
 QUICK = Timeouts(check=1.0, measure=5.0)
+STAGES = RaceRules().stages
 
 
 def reasons(matrix: Matrix) -> Counter[str | None]:
@@ -58,7 +60,7 @@ def test_clear_losers_get_few_samples_and_the_best_get_many(
         slow = max((c for c in cells if c and c.ms), key=lambda c: c.ms or 0)
         best = matrix.best_cell(point)
         assert best is not None
-        assert slow.samples == 3 < best.samples
+        assert slow.samples == STAGES[0] < STAGES[1] <= best.samples <= STAGES[-1]
 
 
 def test_going_on_measures_nothing_again(tmp_path: Path, measure: Callable[..., Any]) -> None:
@@ -221,8 +223,8 @@ def test_sigkill_at_any_time_loses_only_what_was_in_flight(tmp_path: Path) -> No
     matrix = found.matrix(where)
     assert len(matrix.cells) == len(points()) * len(configs())
     # Nothing is measured twice: no cell has more samples than an undisturbed race takes.
-    assert max(cell.samples for cell in matrix.cells.values()) == 20
-    assert min(cell.samples for cell in matrix.cells.values()) == 3
+    assert {cell.samples for cell in matrix.cells.values()} <= {*STAGES}
+    assert min(cell.samples for cell in matrix.cells.values()) == STAGES[0]
 
 
 def _lines(path: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tuning_samples import context
 
-from kernel_builder.tuning.log import Measurements, summarise
+from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.log_writer import Writer
 from kernel_builder.tuning.matrix import Point
 from kernel_builder.tuning.runner import Outcome
+from kernel_builder.tuning.summary import lowest
 from kernelhub.errors import FormatError, StoreError, TuningError
 
 POINT = Point(id="p", features={"M": 4}, case="mm/M=4")
@@ -38,7 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     found = Measurements.read(path)
     cell = found.cell(context().id, "p", CONFIG)
     assert cell is not None
-    assert (cell.ms, cell.samples) == (2.0, 4)
+    assert (cell.ms, cell.samples) == (1.0, 4)
     assert found.matrix(context()).points == (POINT,)
     assert {c.reason for c in found.known(context().id, "p").values()} == {None, "fault"}
 
@@ -166,10 +168,33 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
     assert len(found.known(context().id, "p")) == 1
 
 
-@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=9), st.floats(1e3, 1e6))
-def test_one_spoilt_sample_hardly_moves_the_summary(samples: list[float], spoilt: float) -> None:
-    padded = samples * 3
-    assert (summarise([*padded, spoilt]).ms or 0) <= max(samples)
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=9), st.lists(st.floats(1.0, 1e6)))
+def test_what_slows_other_samples_down_does_not_move_the_summary(
+    samples: list[float], slowed: list[float]
+) -> None:
+    alone = lowest(samples)
+    assert lowest([*samples, *(max(samples) * s for s in slowed)]) == replace(
+        alone, samples=len(samples) + len(slowed)
+    )
+    assert alone.ms == min(samples)
+    assert alone.ms + alone.error == pytest.approx(sorted(samples)[1])
+
+
+def test_a_log_is_summarised_as_when_it_was_written(tmp_path: Path) -> None:
+    """Trees were built from medians under the names that methods had before."""
+    path = tmp_path / "a.jsonl"
+    found = []
+    for method in ("cuda-graph", "cuda-graphs", "jax-chain", "jax-chains"):
+        where = context(policy={"method": method, "l2": "warm"})
+        with Writer(path).open() as writer:
+            writer.context(where)
+            writer.points([POINT])
+            for samples in ((1.0, 5.0), (2.0,)):
+                writer.results(where.id, "p", [Outcome(config=CONFIG, samples=samples)])
+        found.append(where)
+    cells = [Measurements.read(path).cell(where.id, "p", CONFIG) for where in found]
+    assert [cell and cell.ms for cell in cells] == [2.0, 1.0] * 2
+    assert [cell and cell.error for cell in cells] == [pytest.approx(1.0728, rel=1e-3), 1.0] * 2
 
 
 def test_the_file_is_json_lines(tmp_path: Path) -> None:

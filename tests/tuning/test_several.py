@@ -21,11 +21,12 @@ from tuning_samples import SOURCE, configs, points
 from kernel_builder.tuning import machine
 from kernel_builder.tuning.measure import MeasureRequest, measure
 from kernel_builder.tuning.plan import Progress
+from kernel_builder.tuning.race import RaceRules
 from kernel_builder.tuning.runners.process import ProcessRunner
 from kernelhub.reporter import Reporter
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = {3, 8, 20}  # samples that a configuration has when its race is over
+STAGES = {*RaceRules().stages}  # samples that a configuration has when its race is over
 Start = Callable[[], list[ProcessRunner]]
 
 # A run in a process of its own, to be killed. Arguments: what makes the runners, a folder.

@@ -26,7 +26,7 @@ class Score:
         config: what runs there, see `Matrix.runs`.
         slowdown: against the best known; inf where the choice fails, None where it was not measured
             or where nothing at all works.
-        error: standard error of the slowdown, from those of the two times.
+        error: of the slowdown, from those of the two times.
     """
 
     point: Point
@@ -63,7 +63,7 @@ class Scores:
         return [s for s in self.scores if s.slowdown is None]
 
     def above(self, limit: float) -> list[Score]:
-        """Points that are over the limit by more than two standard errors, the worst first."""
+        """Points that are over the limit by more than twice their error, the worst first."""
         missed = [s for s in self.known if (s.slowdown or 1.0) - 2 * s.error > limit]
         return sorted(missed, key=lambda s: -(s.slowdown or 1.0))
 

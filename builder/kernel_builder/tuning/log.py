@@ -22,13 +22,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kernel_builder.tuning.matrix import REASONS, Cell, Matrix, Point, config_key
+from kernel_builder.tuning.summary import summarise
 from kernelhub.errors import FormatError, Problem, StoreError
 from kernelhub.formats.tree import Config, DeviceFacts, Literal
 
@@ -48,7 +48,7 @@ class Context:
         source: hash of the kernel's source.
         device: what was measured on.
         tools: versions, such as {"triton": ..., "torch": ..., "driver": ...}.
-        policy: how was measured, such as {"method": "cuda-graph", "l2": "warm"}.
+        policy: how was measured, such as {"method": "cuda-graphs", "l2": "warm"}.
     """
 
     kernel: str
@@ -77,6 +77,7 @@ class Context:
 class _Raw:
     """What is known of one cell: all samples, or the last failure."""
 
+    method: object  # of its context's policy
     samples: list[float] = field(default_factory=list)
     reason: str | None = None
     detail: str = ""
@@ -95,7 +96,7 @@ class _Raw:
         """The summary, computed once after each change."""
         if self._cell is None:
             found = (
-                summarise(self.samples)
+                summarise(self.samples, self.method)
                 if self.reason is None
                 else Cell(reason=self.reason, detail=self.detail, samples=len(self.samples))
             )
@@ -192,7 +193,8 @@ class Measurements:
         key = config_key(row["config"])
         self._configs.setdefault(key, dict(row["config"]))
         of_point = self._cells.setdefault(context, {}).setdefault(point, {})
-        of_point.setdefault(key, _Raw()).add(samples, row)
+        method = self.contexts[context].policy.get("method")
+        of_point.setdefault(key, _Raw(method)).add(samples, row)
 
     def cell(self, context: str, point: str, config: Config) -> Cell | None:
         """What is known of one configuration on one point, None if nothing."""
@@ -231,14 +233,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected text, found {value!r}")
     return value
-
-
-def summarise(samples: Sequence[float]) -> Cell:
-    """Median, and its standard error from the median absolute deviation.
-
-    For normal noise the deviation is 1.4826 x MAD, and the median of n samples has an error of
-    1.2533 deviations / sqrt(n). Robust: a few samples that an interrupt spoilt change neither.
-    """
-    median = statistics.median(samples)
-    spread = 1.4826 * statistics.median(abs(s - median) for s in samples)
-    return Cell(ms=median, error=1.2533 * spread / math.sqrt(len(samples)), samples=len(samples))

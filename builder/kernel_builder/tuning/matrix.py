@@ -57,8 +57,8 @@ class Cell:
     """One configuration on one point: a time, or why there is none.
 
     Attributes:
-        ms: median device time of one launch, None where it failed.
-        error: standard error of that median, in ms.
+        ms: device time of one launch, see `summary`; None where it failed.
+        error: by how much that may be off, in ms, as far as the samples tell.
         samples: how many samples stand behind it.
         reason: one of REASONS where it failed.
         detail: the failing tool's own words, shortened.

@@ -19,7 +19,7 @@ from kernelhub.errors import TuningError
 from kernelhub.reporter import SILENT, Reporter
 
 UNSTABLE = 0.05
-"""Relative standard error of the best time on a point above which it counts as not measured."""
+"""Relative error of the best time on a point above which it counts as not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Measured:
         path: its measurement file.
         context: what was measured, on what, and how: `policy["method"]` names the timer.
         foreign: results in the file that belong to another context.
-        noise: relative standard error of the best time on each point, by the point's case; points
+        noise: relative error of the best time on each point, by the point's case; points
             on which nothing works are left out.
     """
 
@@ -152,7 +152,7 @@ class _Ahead:
 
 
 def noise_of(matrix: Matrix) -> dict[str, float]:
-    """Relative standard error of the best time on each point, by the point's case."""
+    """Relative error of the best time on each point, by the point's case."""
     best = {point.case: matrix.best_cell(point) for point in matrix.points}
     return {case: cell.error / cell.ms for case, cell in best.items() if cell and cell.ms}
 

@@ -19,14 +19,14 @@ class RaceRules:
 
     Attributes:
         stages: samples that each configuration still in the race has after each stage.
-        sigmas: a configuration is out when it is slower than the best by this many standard errors.
+        sigmas: a configuration is out when it is slower than the best by this many errors.
         margin: and by this ratio at least; closer ones keep their chance whatever the noise says.
         precise: all are out of the race when the best ones' relative errors are below this.
     """
 
-    stages: tuple[int, ...] = (3, 8, 20)
+    stages: tuple[int, ...] = (4, 8, 16)
     sigmas: float = 3.0
-    margin: float = 1.02
+    margin: float = 1.05
     precise: float = 0.002
 
 

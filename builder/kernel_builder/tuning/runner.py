@@ -20,7 +20,7 @@ class Station:
     Attributes:
         device: the accelerator.
         tools: versions that matter ("triton", "torch", "driver", "python").
-        policy: how it measures, such as {"method": "cuda-graph", "l2": "warm"}.
+        policy: how it measures, such as {"method": "cuda-graphs", "l2": "warm"}.
     """
 
     device: DeviceFacts

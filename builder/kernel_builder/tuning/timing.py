@@ -1,6 +1,11 @@
 """Device time of one launch by CUDA-graph replay.
 
-A graph holds several launches, enough for some tenths of a millisecond; a long one is alone.
+A graph holds several launches, enough for some tenths of a millisecond; a long one is alone. Each
+sample is of a graph of its own: the replays of one graph agree to some thousandths, while another
+graph of the same launch may take 1.2 to 1.8 times as long for as long as it exists, above all where
+a launch takes less than three microseconds. So the lowest of several graphs is what repeats (see
+`summary.lowest`); samples of one graph would all tell the same chance.
+
 Before each sample the device is kept busy by a short wait, so that the start event, the replay and
 the end event are all queued before the first of them is reached: no host time is in the sample. A
 sample for which that was not so is taken again with a longer wait.
@@ -13,9 +18,9 @@ and has one launch in the graph.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from kernelhub.errors import TuningError
 
@@ -31,7 +36,7 @@ _FLUSH_BYTES = 256 << 20  # several times the L2 of any GPU
 
 @dataclass(slots=True, kw_only=True)
 class Timed:
-    """One configuration, ready to be sampled."""
+    """One configuration, ready to be sampled once."""
 
     graph: Any
     launches: int
@@ -45,7 +50,7 @@ class GraphTimer:
         l2: "warm" or "cold".
     """
 
-    method = "cuda-graph"
+    method = "cuda-graphs"
 
     def __init__(self, torch: Any, l2: str) -> None:
         self._torch = torch
@@ -124,31 +129,31 @@ class GraphTimer:
         return int(max(_LEAST_LAUNCHES, min(_MOST_LAUNCHES, _TARGET_MS / estimate)))
 
 
-class Sampler(Protocol):
-    """What `interleaved` needs of a timer."""
-
-    def sample(self, timed: Timed) -> float: ...
-
-
 def interleaved(
-    timer: Sampler,
-    timed: Sequence[Timed],
+    sample: Callable[[int], float | None],
+    count: int,
     rounds: int,
     *,
     tick: Callable[[], None],
     seed: int = 0,
 ) -> list[list[float]]:
-    """Samples of each, `rounds` of them; each round takes one of every one in changing order.
+    """Samples of each of `count`, `rounds` of them; each round takes one of every one in changing
+    order.
 
     Args:
+        sample: takes one; None if it cannot, then that one is not asked again.
         tick: called after each round, to show that the work goes on.
     """
-    samples: list[list[float]] = [[] for _ in timed]
-    order = list(range(len(timed)))
+    samples: list[list[float]] = [[] for _ in range(count)]
+    left = list(range(count))
     shuffle = random.Random(seed)  # noqa: S311 - an order, no secret
     for _ in range(rounds):
-        shuffle.shuffle(order)
-        for index in order:
-            samples[index].append(timer.sample(timed[index]))
+        shuffle.shuffle(left)
+        for index in tuple(left):
+            taken = sample(index)
+            if taken is None:
+                left.remove(index)
+            else:
+                samples[index].append(taken)
         tick()
     return samples

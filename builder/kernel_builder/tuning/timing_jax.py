@@ -8,7 +8,8 @@ code, which XLA hands to the GPU as one graph, and such a turn is the body of a 
 known when it is compiled, so that nothing waits for the host: a loop of single launches would add
 what a turn costs, 7 to 9 us on an H200. How many launches a program holds follows from the bytes of
 their arrays, which give a least time. Programs are dispatched one behind the other and waited for
-together.
+together. The lowest sample counts (see `summary.lowest`); all are of one program, since another
+would have to be compiled.
 
 Launches find what the ones before have left in the cache ("warm").
 """
@@ -55,7 +56,7 @@ class JaxTimer:
         jax: the module.
     """
 
-    method = "jax-chain"
+    method = "jax-chains"
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax

@@ -23,7 +23,7 @@ _ABOVE_GOAL = 4.0  # extra charge for each unit of log slowdown above the goal
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # these size no block
 _LEAST_SHARE = 0.01  # of a point's own weight, below which another is too far away to count
 _MOST_BLURRED = 3.0  # a disaster at another point counts for no more than this
-_TIE = 2.0  # times that differ by less than this many standard errors are equal
+_TIE = 2.0  # times that differ by less than this many times their errors are equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

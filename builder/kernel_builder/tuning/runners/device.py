@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
 from typing import Any
 
 from kernel_builder.tuning.collect import OpenSite
@@ -12,11 +11,12 @@ from kernel_builder.tuning.compare import difference, snapshot
 from kernel_builder.tuning.matrix import config_key
 from kernel_builder.tuning.runner import Found, Outcome, Station, Task
 from kernel_builder.tuning.runners.ahead import Ahead, hash_compiler
+from kernel_builder.tuning.runners.bench import Bench, find_live
 from kernel_builder.tuning.runners.core import Marks, Poisoned
 from kernel_builder.tuning.runners.facts import count_compilations, failure_of, tools_of
 from kernel_builder.tuning.runners.gpu import no_gpu, open_device, torch_with_gpu
 from kernel_builder.tuning.site import Site
-from kernel_builder.tuning.timing import GraphTimer, Timed, interleaved
+from kernel_builder.tuning.timing import GraphTimer, interleaved
 from kernelhub import interpreter
 from kernelhub.dispatch.capturing import LiveLaunch
 from kernelhub.dispatch.device import torch_device
@@ -24,29 +24,6 @@ from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config
 
 _BENCHES = 2  # points whose arguments are kept: the last and the one that is measured
-
-
-@dataclass(slots=True, kw_only=True)
-class _Bench:
-    """One point with its live launch, and what is known about its configurations here."""
-
-    task: Task
-    live: LiveLaunch
-    expected: Any = None
-    base: str = ""  # key of the configuration that gave `expected`
-    failed: dict[str, Outcome] = field(default_factory=dict)
-    compiled: dict[str, Future[Outcome | None]] = field(default_factory=dict)
-    timed: dict[str, Timed] = field(default_factory=dict)
-
-
-class _SeenEnough(BaseException):
-    """Ends a call at the launch that was looked for, before it runs: a default that cannot run
-    here must not keep the others from being tried. Not an `Exception`: no author's code stops it.
-    """
-
-    def __init__(self, live: LiveLaunch) -> None:
-        super().__init__()
-        self.live = live
 
 
 class DeviceCore:
@@ -86,7 +63,7 @@ class DeviceCore:
         ahead.join()
         self._pool = ThreadPoolExecutor(threads, initializer=self._enter_thread)
         self._timer: GraphTimer | None = None
-        self._benches: dict[tuple[str, str], _Bench] = {}
+        self._benches: dict[tuple[str, str], Bench] = {}
         self._configs: dict[str, Config] = {}  # one object for each: adapters remember by identity
 
     def station(self) -> Station:
@@ -148,35 +125,42 @@ class DeviceCore:
             marks.end(config)
             ready.append(config)
 
+        failed: dict[int, Outcome] = {}
+
         def tick() -> None:
+            self._return_memory()
             for config in ready:
                 marks.begin(config)
 
+        def sample(index: int) -> float | None:
+            found = self._sample(bench, ready[index])
+            if isinstance(found, Outcome):
+                failed[index] = found
+                return None
+            return found
+
         tick()
-        timed = [bench.timed[config_key(c)] for c in ready]
-        samples = interleaved(self._timer, timed, rounds, tick=tick, seed=rounds)
-        for config, of_config in zip(ready, samples, strict=True):
-            yield Outcome(config=config, samples=tuple(of_config))
+        samples = interleaved(sample, len(ready), rounds, tick=tick, seed=rounds)
+        for index, config in enumerate(ready):
+            # One that fails late is no candidate, however good its samples were until then.
+            yield failed.get(index) or Outcome(config=config, samples=tuple(samples[index]))
 
     def _known(self, configs: Sequence[Config]) -> list[Config]:
         return [self._configs.setdefault(config_key(config), config) for config in configs]
 
-    def _bench(self, task: Task) -> _Bench:
+    def _bench(self, task: Task) -> Bench:
         key = (task.kernel, task.point)
         bench = self._benches.pop(key, None)
         if bench is None:
             while len(self._benches) >= _BENCHES:  # the oldest; its graphs and tensors go with it
                 self._benches.pop(next(iter(self._benches)))
-            if self._index is not None:
-                # Graphs keep pools of their own, which nothing else may fill; and during a capture
-                # torch cannot return memory to the device.
-                self._torch.cuda.empty_cache()
-            bench = _Bench(task=task, live=self._find(task))
+            self._return_memory()
+            bench = Bench(task=task, live=find_live(self._site, task))
             self._refuse_other_frameworks(bench)
         self._benches[key] = bench  # the most recently used is the last
         return bench
 
-    def _refuse_other_frameworks(self, bench: _Bench) -> None:
+    def _refuse_other_frameworks(self, bench: Bench) -> None:
         """A CUDA graph of torch holds nothing of what JAX launches: its time would mean nothing."""
         if self._index is not None and any(
             hasattr(value, "aval") for value in bench.live.call.arguments.values()
@@ -186,25 +170,7 @@ class DeviceCore:
                 hint="declare a default configuration; only torch's launches are measured so far",
             )
 
-    def _find(self, task: Task) -> LiveLaunch:
-        """The live launch of a task, with the arguments of its case."""
-        workload, case = self._site.workloads.find(task.case)
-
-        def notice(live: LiveLaunch) -> None:
-            if live.tunable.name == task.kernel and live.launch.key == task.point:
-                raise _SeenEnough(live)
-
-        try:
-            self._site.call(task.case, workload, case, notice)
-        except _SeenEnough as seen:
-            return seen.live
-        raise TuningError(
-            f"workload case {task.case} no longer makes a launch of {task.kernel} that it made "
-            "before",
-            hint="inputs and the public function must do the same in every process",
-        )
-
-    def _compile(self, bench: _Bench, config: Config, marks: Marks) -> Future[Outcome | None]:
+    def _compile(self, bench: Bench, config: Config, marks: Marks) -> Future[Outcome | None]:
         """Compile in a thread, once; mostly it is in the cache already (see `compilers`).
 
         The future's result is a failure or None.
@@ -214,7 +180,7 @@ class DeviceCore:
             bench.compiled[key] = self._pool.submit(self._compiled, bench, config, marks)
         return bench.compiled[key]
 
-    def _compiled(self, bench: _Bench, config: Config, marks: Marks) -> Outcome | None:
+    def _compiled(self, bench: Bench, config: Config, marks: Marks) -> Outcome | None:
         marks.begin(config)
         try:
             resources = bench.live.compile(config)
@@ -228,7 +194,7 @@ class DeviceCore:
             return Outcome(config=config, reason="out_of_resources", detail=detail)
         return None
 
-    def _verify(self, bench: _Bench, config: Config) -> Outcome:
+    def _verify(self, bench: Bench, config: Config) -> Outcome:
         """Run the public function with this configuration and compare what it returns."""
         workload, case = self._site.workloads.find(bench.task.case)
 
@@ -254,7 +220,18 @@ class DeviceCore:
             return Outcome(config=config, reason="wrong_result", detail=wrong)
         return Outcome(config=config)
 
-    def _capture(self, bench: _Bench, config: Config) -> Outcome | None:
+    def _sample(self, bench: Bench, config: Config) -> float | Outcome:
+        """Milliseconds of one launch, of a graph of its own; or why there are none."""
+        assert self._timer is not None  # noqa: S101 - made by `measure`
+        timed = bench.timed.pop(config_key(config), None)
+        try:
+            return self._timer.sample(timed or self._timer.capture(lambda: bench.live.run(config)))
+        except TuningError:  # the host is at fault
+            raise
+        except Exception as error:  # noqa: BLE001 - see `_verify`
+            return self._after(failure_of(config, error, "fault"))
+
+    def _capture(self, bench: Bench, config: Config) -> Outcome | None:
         key = config_key(config)
         if key in bench.timed:
             return None
@@ -278,6 +255,12 @@ class DeviceCore:
                 Outcome(config=outcome.config, reason="fault", detail=str(error)[:500])
             ) from error
         return outcome
+
+    def _return_memory(self) -> None:
+        """Graphs keep pools of their own, which nothing else may fill when they are gone; and
+        during a capture torch cannot return memory to the device."""
+        if self._index is not None:
+            self._torch.cuda.empty_cache()
 
     def _synchronize(self) -> None:
         if self._index is not None:

@@ -151,7 +151,13 @@ class JaxDeviceCore:
 
             tick()
             timed = [bench.timed[config_key(c)] for c in configs]
-            samples = interleaved(self._timer, timed, rounds, tick=tick, seed=rounds)
+            samples = interleaved(
+                lambda index: self._timer.sample(timed[index]),
+                len(timed),
+                rounds,
+                tick=tick,
+                seed=rounds,
+            )
         for config, of_config in zip(configs, samples, strict=True):
             yield Outcome(config=config, samples=tuple(of_config))
 

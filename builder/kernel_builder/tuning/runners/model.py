@@ -24,11 +24,11 @@ DEVICE = DeviceFacts(
 
 
 class ModelCore:
-    """Tiles over processors: `waves x work per tile / rate`, with noise that depends on the seed.
+    """Tiles over processors: `waves x work per tile / rate`; what disturbs a sample adds to it.
 
     Args:
-        seed: of the noise.
-        noise: relative standard deviation of one sample.
+        seed: of the disturbance.
+        noise: its size relative to the time; the scale of a half-normal distribution of logarithms.
         seconds: that checking or sampling one configuration takes.
         troubles: each {"kind", "config": {...}, "features": {...}}: configurations and points with
             these entries are in trouble. Kinds: a reason of `matrix.REASONS` that a check can
@@ -90,7 +90,7 @@ class ModelCore:
             digest = hashlib.sha256(f"{self._seed} {task.point} {config_key(config)}".encode())
             noise = random.Random(digest.digest() + os.urandom(4))  # noqa: S311 - model noise
             ms = model_ms(task.features, config)
-            samples = tuple(ms * noise.lognormvariate(0, self._noise) for _ in range(rounds))
+            samples = tuple(ms * math.exp(abs(noise.gauss(0, self._noise))) for _ in range(rounds))
             yield Outcome(config=config, samples=samples)
 
     def _trouble(self, task: Task, config: Config) -> Outcome:
