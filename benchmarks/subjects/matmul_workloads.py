@@ -22,7 +22,7 @@ _HELD_OUT = [
     (24, 5120, 5120), (200, 5120, 5120), (6144, 4096, 4096),
 ]  # fmt: skip
 _DRAWN = drawn(
-    99,
+    300,
     M=Sizes(1, 8192),
     N=Sizes(1024, 16384, multiple=128),
     K=Sizes(1024, 16384, multiple=128),

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from kernel_builder.tuning.fit import Complexity, FitOptions, fit
+from kernel_builder.tuning.fit.select import folds
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, geomean
 from kernel_builder.tuning.spread import spread
 from kernelhub.formats.tree import Config, Leaf, Literal, Node
 from kernelhub.formats.tree_compile import holds
+
+_MOST_FORESTS = 24
 
 Rank = Callable[[Mapping[str, Literal]], Sequence[Config]]
 """Features of a launch -> configurations, best first, never empty."""
@@ -110,13 +113,16 @@ def leave_one_shape_out(matrix: Matrix, options: FitOptions, complexity: Complex
     """Score every point by a tree that was fitted without it and without its equals.
 
     The complexity is given: it was chosen by cross-validation before. Points with equal features
-    are left out together.
+    are left out together, and where a tree takes a forest to fit, as many more as it takes to fit
+    no more than `_MOST_FORESTS` of them.
     """
     groups: dict[tuple[tuple[str, Literal], ...], list[Point]] = {}
     for point in matrix.points:
         groups.setdefault(tuple(sorted(point.features.items())), []).append(point)
-    work = partial(_left_out, matrix, options, complexity)
-    scored = spread(work, list(groups.values()))
+    shapes = list(groups.values())
+    most = _MOST_FORESTS if complexity.learned else len(shapes)
+    parts = [[p for i in fold for p in shapes[i]] for fold in sorted(folds(len(shapes), most))]
+    scored = spread(partial(_left_out, matrix, options, complexity), parts)
     return Scores(scores=tuple(score for of_group in scored for score in of_group))
 
 

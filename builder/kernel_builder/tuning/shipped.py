@@ -105,6 +105,7 @@ def _evidence(path: Path) -> _Evidence:
             compound=bool(fit["compound"]),
             price=float(fit["price"] or 0.0),
             blur=float(fit["blur"] or 0.0),
+            learned=bool(fit.get("learned")),  # evidence of before knows none
         )
     except (ValueError, KeyError) as error:
         problem = Problem(message=f"not what a fit settled on: {error!r}", path=path.name, at="fit")

@@ -47,7 +47,7 @@ _HELD_OUT = [
 
 # All sizes between: what users call is not round.
 _DRAWN = drawn(
-    99,
+    399,
     M=Sizes(1, 16384),
     N=Sizes(256, 16384, multiple=64),
     dtype=["bfloat16"] * 4 + ["float32"],

@@ -49,7 +49,7 @@ _HELD_OUT = [
 
 # All sizes between: what users call is not round.
 _DRAWN = drawn(
-    99,
+    399,
     M=Sizes(1, 32768),
     N=Sizes(64, 131072, multiple=8),
     dtype=["bfloat16"] * 4 + ["float32"],

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from kernelhub.formats.tree import Categorical, Literal, Numeric
 from kernelhub.formats.tree_compile import holds
 
 from .cut import best_cut
+from .forest import Floats, Indices
 from .loss import FAILURE, Rows
-from .terms import Term, categorical_tests, numeric_terms, threshold_between
+from .terms import Term, categorical_tests, threshold_between
 
-_MOST_DEPTH = 8  # deeper only where a configuration would fail otherwise
+MOST_DEPTH = 8
 _EPSILON = 1e-9
 # What a choice costs that the author's pruning drops, above the next in rank: dispatch passes it
 # over, but a tree that counts on that is hard to read and goes astray on shapes between.
@@ -48,8 +52,8 @@ class Grown:
 class _Split:
     score: float
     test: Numeric | Categorical
-    yes: tuple[int, ...]
-    no: tuple[int, ...]
+    yes: Indices
+    no: Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,8 @@ class _Scale:
     """One term: the rows in its order, and its value at each row by the row's index."""
 
     term: Term
-    order: tuple[int, ...]
-    values: tuple[float, ...]
+    order: Indices
+    values: Floats
 
 
 Test = _Scale | Categorical
@@ -66,14 +70,19 @@ Test = _Scale | Categorical
 
 
 class Grower:
-    """Grows trees over the rows of one fit; terms and their values are computed once."""
+    """Grows trees over the rows of one fit; terms and their values are computed once.
 
-    def __init__(self, rows: Rows, *, compound: bool) -> None:
+    Args:
+        terms: numbers that a test may compare.
+        most_depth: of a tree; it grows deeper only where a configuration would fail otherwise.
+    """
+
+    def __init__(self, rows: Rows, terms: Sequence[Term], most_depth: int = MOST_DEPTH) -> None:
         self._rows = rows
+        self._most_depth = most_depth
         self._tests: list[Test] = [
-            *(_scale(term, rows) for term in numeric_terms(rows.features, compound)),
-            *categorical_tests(rows.features),
-        ]
+            *(_scale(term, rows) for term in terms), *categorical_tests(rows.features)
+        ]  # fmt: skip
         self._blocks: list[frozenset[int]] = []
 
     def grow(self, columns: Sequence[int], first: Test | None = None) -> Grown:
@@ -82,14 +91,15 @@ class Grower:
         Args:
             first: what the root tests; None: what gains most there.
         """
-        losses = [
-            among(row, pruned, columns)
-            for row, pruned in zip(self._rows.loss, self._rows.pruned, strict=True)
-        ]
-        self._blocks = [self._rows.blocks[c] for c in columns]
-        return self._node(
-            tuple(range(len(losses))), losses, 0, self._tests if first is None else [first]
+        losses = np.array(
+            [
+                among(row, pruned, columns)
+                for row, pruned in zip(self._rows.loss, self._rows.pruned, strict=True)
+            ]
         )
+        self._blocks = [self._rows.blocks[c] for c in columns]
+        rows = np.arange(len(losses))
+        return self._node(rows, losses, 0, self._tests if first is None else [first])
 
     def simplest(self, usual: Grown, columns: Sequence[int], price: float) -> Grown:
         """A pruned tree among `columns`, or the one with the fewest tests that loses no more.
@@ -102,26 +112,21 @@ class Grower:
         as_good = [tree for tree in others if cost(tree, 0.0) <= cost(usual, 0.0) + _EPSILON]
         return min([usual, *as_good], key=tested)
 
-    def _node(
-        self,
-        rows: tuple[int, ...],
-        losses: Sequence[tuple[float, ...]],
-        depth: int,
-        tests: Sequence[Test],
-    ) -> Grown:
-        totals = _sum(losses, rows)
-        here = min(totals)
-        leaf = Grown(rows=rows, loss=totals)
-        reachable = sum(min(losses[r]) for r in rows)
+    def _node(self, rows: Indices, losses: Floats, depth: int, tests: Sequence[Test]) -> Grown:
+        mine = losses[rows]
+        totals = mine.sum(axis=0)
+        here = totals.min()
+        leaf = Grown(rows=tuple(rows.tolist()), loss=tuple(totals.tolist()))
+        reachable = mine.min(axis=1).sum()
         fails = here - reachable >= FAILURE / 2  # another choice would work where this one fails
-        if here - reachable <= _EPSILON or (depth >= _MOST_DEPTH and not fails):
+        if here - reachable <= _EPSILON or (depth >= self._most_depth and not fails):
             return leaf
-        split = self._best_split(rows, losses, totals, tests, at_any_price=fails)
+        split = self._best_split(rows, losses, totals, tests, at_any_price=bool(fails))
         if split is None:
             return leaf
         return Grown(
-            rows=rows,
-            loss=totals,
+            rows=leaf.rows,
+            loss=leaf.loss,
             test=split.test,
             yes=self._node(split.yes, losses, depth + 1, self._tests),
             no=self._node(split.no, losses, depth + 1, self._tests),
@@ -129,20 +134,21 @@ class Grower:
 
     def _best_split(
         self,
-        rows: tuple[int, ...],
-        losses: Sequence[tuple[float, ...]],
-        totals: tuple[float, ...],
+        rows: Indices,
+        losses: Floats,
+        totals: Floats,
         tests: Sequence[Test],
         *,
         at_any_price: bool,
     ) -> _Split | None:
-        here, inside = min(totals), set(rows)
+        inside: npt.NDArray[np.bool_] = np.zeros(len(losses), bool)
+        inside[rows] = True
         best: _Split | None = None
         for test in tests:
             if isinstance(test, Categorical):
-                split = self._divide(test, rows, losses, here)
+                split = self._divide(test, rows, losses, totals)
             else:
-                split = self._cut(test, [r for r in test.order if r in inside], losses, totals)
+                split = self._cut(test, test.order[inside[test.order]], losses, totals)
             if split is not None and (best is None or split.score > best.score + _EPSILON):
                 best = split
         if best is None or (best.score <= _EPSILON and not at_any_price):
@@ -150,45 +156,35 @@ class Grower:
         return best
 
     def _divide(
-        self,
-        test: Categorical,
-        rows: tuple[int, ...],
-        losses: Sequence[tuple[float, ...]],
-        here: float,
+        self, test: Categorical, rows: Indices, losses: Floats, totals: Floats
     ) -> _Split | None:
-        yes = tuple(r for r in rows if self._rows.features[r][test.feature] in test.values)
-        if not 0 < len(yes) < len(rows):
+        holding = np.array([self._rows.features[r][test.feature] in test.values for r in rows])
+        yes, no = rows[holding], rows[~holding]
+        if not yes.size or not no.size:
             return None
-        others = set(rows).difference(yes)
-        no = tuple(r for r in rows if r in others)
-        return _Split(here - min(_sum(losses, yes)) - min(_sum(losses, no)), test, yes, no)
+        parted = losses[yes].sum(axis=0).min() + losses[no].sum(axis=0).min()
+        return _Split(float(totals.min() - parted), test, yes, no)
 
-    def _cut(
-        self,
-        scale: _Scale,
-        order: Sequence[int],
-        losses: Sequence[tuple[float, ...]],
-        totals: tuple[float, ...],
-    ) -> _Split | None:
-        values = [scale.values[r] for r in order]
-        cut = best_cut(values, [losses[r] for r in order], totals)
+    def _cut(self, scale: _Scale, order: Indices, losses: Floats, totals: Floats) -> _Split | None:
+        values = scale.values[order]
+        cut = best_cut(values, losses[order], totals)
         if cut is None:
             return None
         own: frozenset[int] = frozenset()
         if scale.term.size == 1:  # blocks that only the choice below has
             own = self._blocks[cut.choice_below] - self._blocks[cut.choice_above]
-        threshold = threshold_between(values[cut.position], values[cut.position + 1], own)
+        low, high = float(values[cut.position]), float(values[cut.position + 1])
+        threshold = threshold_between(low, high, own)
         if threshold is None:  # too close to tell apart
             return None
-        below, above = order[: cut.position + 1], order[cut.position + 1 :]
+        below, above = np.sort(order[: cut.position + 1]), np.sort(order[cut.position + 1 :])
         score = cut.gain * (1.0 - _DISCOUNT * (scale.term.size - 1))
-        test = scale.term.test(threshold)
-        return _Split(score, test, tuple(sorted(below)), tuple(sorted(above)))
+        return _Split(score, scale.term.test(threshold), below, above)
 
 
 def _scale(term: Term, rows: Rows) -> _Scale:
-    values = tuple(term.value(features) for features in rows.features)
-    return _Scale(term, tuple(sorted(range(len(values)), key=values.__getitem__)), values)
+    values = np.array([term.value(features) for features in rows.features], float)
+    return _Scale(term, np.argsort(values, kind="stable"), values)
 
 
 def among(
@@ -199,10 +195,6 @@ def among(
     admitted = [loss[c] for c in columns if c not in pruned]
     instead = min(admitted) + _PASSED_OVER if admitted else FAILURE
     return tuple(instead if c in pruned else loss[c] for c in columns)
-
-
-def _sum(losses: Sequence[tuple[float, ...]], rows: Sequence[int]) -> tuple[float, ...]:
-    return tuple(map(sum, zip(*(losses[r] for r in rows), strict=True)))
 
 
 def prune(node: Grown, price: float) -> Grown:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from kernel_builder.tuning.matrix import Cell, Matrix, Point
 from kernelhub.formats.tree import Config, Literal
 
+from .forest import Floats
 from .near import nearness
 
 FAILURE = 1e6
@@ -23,6 +26,7 @@ _ABOVE_GOAL = 4.0  # extra charge for each unit of log slowdown above the goal
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # these size no block
 _LEAST_SHARE = 0.01  # of a point's own weight, below which another is too far away to count
 _MOST_BLURRED = 3.0  # a disaster at another point counts for no more than this
+_MOST_LEARNED = 0.8
 _TIE = 2.0  # times that differ by less than this many times their errors are equal
 
 
@@ -38,6 +42,8 @@ class Rows:
         blocks: per column the whole numbers among the configuration's own parameters, of which
             any may be the size of a block.
         near: how alike each pair of rows is, see `nearness`.
+        weight: per row, what a slowdown was multiplied with for its loss.
+        goal: slowdown above which more was charged.
     """
 
     features: tuple[Mapping[str, Literal], ...]
@@ -45,6 +51,18 @@ class Rows:
     pruned: tuple[frozenset[int], ...] = ()
     blocks: tuple[frozenset[int], ...] = ()
     near: tuple[tuple[float, ...], ...] = ()
+    weight: tuple[float, ...] = ()
+    goal: float = 1.0
+
+    def only(self, columns: Sequence[int]) -> Rows:
+        """All rows with these columns, which are numbered anew in this order."""
+        number = {column: index for index, column in enumerate(columns)}
+        return replace(
+            self,
+            loss=tuple(tuple(row[c] for c in columns) for row in self.loss),
+            pruned=tuple(frozenset(number[c] for c in row if c in number) for row in self.pruned),
+            blocks=tuple(self.blocks[c] for c in columns),
+        )
 
     def without(self, left_out: frozenset[int]) -> Rows:
         """All rows but these."""
@@ -55,6 +73,7 @@ class Rows:
             loss=tuple(self.loss[i] for i in kept),
             pruned=tuple(self.pruned[i] for i in kept),
             near=tuple(tuple(self.near[i][j] for j in kept) for i in kept),
+            weight=tuple(self.weight[i] for i in kept),
         )
 
 
@@ -101,8 +120,10 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
     merged: dict[tuple[tuple[str, Literal], ...], list[float]] = {}
     features: list[Mapping[str, Literal]] = []
     dropped: list[frozenset[int]] = []
+    weights: dict[tuple[tuple[str, Literal], ...], float] = {}
     for point in points:
         key = tuple(sorted(point.features.items()))
+        weights[key] = weights.get(key, 0.0) + point.weight * scale
         if key not in merged:
             merged[key] = [0.0] * len(matrix.configs)
             features.append(dict(point.features))
@@ -116,6 +137,8 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
         pruned=tuple(dropped),
         blocks=tuple(map(_blocks, matrix.configs)),
         near=nearness(features),
+        weight=tuple(weights.values()),
+        goal=goal,
     )
 
 
@@ -152,3 +175,17 @@ def _loss(cell: Cell | None, fastest: Cell, goal: float, weight: float) -> float
 def charge(slowdown: float, goal: float) -> float:
     """Log slowdown, and more for what is above the goal, so that the worst case counts too."""
     return math.log(slowdown) + _ABOVE_GOAL * max(0.0, math.log(slowdown / goal))
+
+
+def charged(logs: Floats, goal: float) -> Floats:
+    """`charge` of each, of logarithms of slowdowns."""
+    return logs + _ABOVE_GOAL * np.maximum(0.0, logs - math.log(goal))
+
+
+def slowdowns(rows: Rows) -> Floats:
+    """(rows, columns): logarithms of the slowdowns behind the losses, at most `_MOST_LEARNED`: how
+    much worse than that does not matter, and a failure must not drown all else."""
+    charges = np.array(rows.loss) / np.array(rows.weight)[:, None]
+    limit = math.log(rows.goal)
+    above = (charges + _ABOVE_GOAL * limit) / (1 + _ABOVE_GOAL)
+    return np.minimum(np.where(charges <= limit, charges, above), _MOST_LEARNED)

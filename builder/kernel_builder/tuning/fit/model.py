@@ -8,10 +8,11 @@ from kernel_builder.tuning.matrix import Matrix, config_key
 from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config, Leaf, Node, Split, features_of
 
-from .grow import Grower, Grown
-from .loss import blurred, make_rows
+from .ground import Ground
+from .grow import Grown
+from .loss import make_rows
 from .select import select_complexity
-from .shaped import Complexity, FitOptions, LeafRanking, grow_shaped
+from .shaped import Complexity, FitOptions
 from .terms import kinds
 
 
@@ -55,12 +56,9 @@ def fit(matrix: Matrix, options: FitOptions, *, complexity: Complexity | None = 
     considered = 1
     if complexity is None:
         complexity, considered = select_complexity(rows, options)
-    rows = blurred(rows, complexity.blur)
-    grower = Grower(rows, compound=complexity.compound)
-    usual, columns = grow_shaped(grower, rows, complexity)
-    grown = grower.simplest(usual, columns, complexity.price)
-    ranking = LeafRanking(rows, columns, complexity.blur)
-    ranked = {leaf.rows: ranking.of(leaf) for leaf in grown.leaves()}
+    shape = Ground(rows).shape(complexity, simplest=True)
+    grown = shape.tree
+    ranked = {leaf.rows: shape.ranking(leaf) for leaf in grown.leaves()}
     return _assemble(grown, ranked, matrix, kinds(rows.features), complexity, considered)
 
 

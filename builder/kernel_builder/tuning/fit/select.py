@@ -16,9 +16,11 @@ from functools import partial
 
 from kernel_builder.tuning.spread import spread
 
-from .grow import Grower, leaf_of, prune, tested
-from .loss import FAILURE, Rows, blurred
-from .shaped import Complexity, FitOptions, LeafRanking, grow_shaped
+from .ground import Ground
+from .grow import leaf_of, prune, tested
+from .learned import LEAST_POINTS
+from .loss import FAILURE, Rows
+from .shaped import Complexity, FitOptions
 
 _CONFIGS = (1, 2, 3, 4, 6, 8, 12, 16)
 _PRICES = (0.01, 0.03, 0.1, 0.3)
@@ -33,7 +35,7 @@ def select_complexity(rows: Rows, options: FitOptions) -> tuple[Complexity, int]
     Returns:
         The complexity, and how many were compared.
     """
-    candidates = _grid(options)
+    candidates = _grid(options, len(rows.features))
     if len(rows.features) < 3:
         return replace(candidates[-1], price=_PRICES[0]), 1
     everything = list(range(len(rows.features)))
@@ -46,7 +48,8 @@ def select_complexity(rows: Rows, options: FitOptions) -> tuple[Complexity, int]
     least = min(totals.values())
     close = _CLOSE * len(rows.features)
     good = [complexity for complexity in candidates if totals[complexity] <= least + close]
-    return min(good, key=lambda c: (c.configs, whole[c].tested, -c.price, c.blur)), len(candidates)
+    chosen = min(good, key=lambda c: (c.configs, whole[c].tested, -c.price, c.blur))
+    return chosen, len(candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,19 @@ class _Trial:
     tested: int
 
 
-def _grid(options: FitOptions) -> list[Complexity]:
-    limits = sorted({k for k in _CONFIGS if k < options.max_configs} | {options.max_configs})
-    return [
+def _grid(options: FitOptions, points: int) -> list[Complexity]:
+    most = options.max_configs
+    limits = sorted({k for k in _CONFIGS if k < most} | {most})
+    plain = [
         Complexity(configs=k, compound=compound, price=price, blur=blur)
         for blur, k, compound, price in itertools.product(_BLURS, limits, (False, True), _PRICES)
         if k > 1 or (price, compound) == (_PRICES[0], False)
+    ]
+    if points < LEAST_POINTS or most == 1:
+        return plain
+    return plain + [
+        Complexity(configs=most, compound=True, price=price, blur=0.0, learned=True)
+        for price in _PRICES
     ]
 
 
@@ -78,22 +88,16 @@ def _trials(
         part: rows left out, and rows judged.
     """
     left_out, judged = part
-    kept = rows.without(frozenset(left_out))
+    ground = Ground(rows.without(frozenset(left_out)))
     trials: dict[Complexity, _Trial] = {}
-    for blur, alike in itertools.groupby(candidates, key=lambda s: s.blur):
-        training = blurred(kept, blur)
-        growers = {flag: Grower(training, compound=flag) for flag in (False, True)}
-        for (k, compound), group in itertools.groupby(alike, key=lambda s: (s.configs, s.compound)):
-            unpruned = Complexity(configs=k, compound=compound, price=0.0, blur=blur)
-            full, columns = grow_shaped(growers[compound], training, unpruned)
-            ranking = LeafRanking(training, columns, blur)
-            for complexity in group:
-                tree = prune(full, complexity.price)
-                loss = math.fsum(
-                    _paid(rows, row, ranking.of(leaf_of(tree, rows.features[row])))
-                    for row in judged
-                )
-                trials[complexity] = _Trial(loss, tested(tree))
+    for unpruned, group in itertools.groupby(candidates, key=lambda c: replace(c, price=0.0)):
+        shape = ground.shape(unpruned)
+        for complexity in group:
+            tree = prune(shape.tree, complexity.price)
+            loss = math.fsum(
+                _paid(rows, row, shape.ranking(leaf_of(tree, rows.features[row]))) for row in judged
+            )
+            trials[complexity] = _Trial(loss, tested(tree))
     return trials
 
 

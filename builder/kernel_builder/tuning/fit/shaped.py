@@ -37,12 +37,15 @@ class Complexity:
         price: loss that each further leaf must save (about: log slowdown summed over points).
         blur: weight of similar points in the loss of each point, see `loss.blurred`; a share of it
             is the weight of points outside of a leaf in its ranking.
+        learned: whether the tree is fitted to a forest between the points too, see `learned`; its
+            tests may use counts of tiles, and `configs` is how many it has.
     """
 
     configs: int
     compound: bool
     price: float
     blur: float
+    learned: bool = False
 
 
 def grow_shaped(grower: Grower, rows: Rows, complexity: Complexity) -> tuple[Grown, list[int]]:
@@ -102,10 +105,10 @@ class LeafRanking:
             self._share * math.fsum(map(operator.mul, near, losses))
             for losses in zip(*self._far, strict=True)
         ]
-        return _ranking(self._rows, inside, dict(zip(self._columns, outside, strict=True)))
+        return ranked(self._rows, inside, dict(zip(self._columns, outside, strict=True)))
 
 
-def _ranking(rows: Rows, inside: Sequence[int], outside: Mapping[int, float]) -> list[int]:
+def ranked(rows: Rows, inside: Sequence[int], outside: Mapping[int, float]) -> list[int]:
     """The columns of `outside`, each with its share of the loss on other points, best first."""
     left, ranking, waiting = list(outside), list[int](), list(inside)
     while left:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelhub.formats.tree import Categorical, Literal, Numeric, product
+from kernelhub.formats.tree import Categorical, Factor, Literal, Numeric, Tiles, product
 
 _LEAST_GAP = 1e-9  # relative; closer values are not worth telling apart and rounding could not
 _MOST_CATEGORIES = 6  # sets of up to this many values are enumerated, of more only single values
@@ -17,8 +17,8 @@ _MOST_CATEGORIES = 6  # sets of up to this many values are enumerated, of more o
 class Term:
     """A numeric quantity `product(left) / product(right)`."""
 
-    left: tuple[str, ...]
-    right: tuple[str, ...] = ()
+    left: tuple[Factor, ...]
+    right: tuple[Factor, ...] = ()
 
     @property
     def size(self) -> int:
@@ -56,19 +56,48 @@ def kinds(features: Sequence[Mapping[str, Literal]]) -> dict[str, str]:
     return found
 
 
-def numeric_terms(features: Sequence[Mapping[str, Literal]], compound: bool) -> list[Term]:
-    """Terms that take at least two values on these rows, simple ones first, no two alike."""
+def single_terms(features: Sequence[Mapping[str, Literal]]) -> list[Term]:
+    """One for each number that takes at least two values on these rows."""
     numbers = [n for n, kind in kinds(features).items() if kind in ("int", "float")]
     # Several features often say the same (M, x_dim0, a stride): the author's own name is kept.
-    singles = _distinct([Term((n,)) for n in sorted(numbers, key=_plainness)], features)
-    if not compound:
-        return singles
-    varying = [term.left[0] for term in singles]
-    sizes = [n for n in varying if all((row[n] or 0) > 0 for row in features)]  # type: ignore[operator]
+    return _distinct([Term((n,)) for n in sorted(numbers, key=_plainness)], features)
+
+
+def compound_terms(features: Sequence[Mapping[str, Literal]]) -> list[Term]:
+    """Single ones, then products and ratios of sizes; no two alike."""
+    singles, sizes = single_terms(features), _sizes(features)
     terms = [*singles, *(Term(pair) for pair in itertools.combinations(sizes, 2))]
     terms += [Term((a,), (b,)) for a, b in itertools.combinations(sizes, 2)]
     terms += [Term(triple) for triple in itertools.combinations(sizes, 3)]
     return _distinct(terms, features)
+
+
+def tile_terms(
+    features: Sequence[Mapping[str, Literal]], blocks: Sequence[frozenset[int]]
+) -> list[Term]:
+    """Compound ones, then counts of tiles, how full the tiles are, and products of two counts.
+
+    Args:
+        blocks: of each configuration that may be chosen, see `loss.Rows`. What all of them have in
+            common tells nothing of how one differs from another.
+    """
+    common = frozenset.intersection(*blocks)
+    own = [sorted(b for b in config - common if b > 1) for config in blocks]
+    known = kinds(features)
+    sizes = [n for n in _sizes(features) if known[n] == "int"]
+    terms = compound_terms(features)
+    for size, block in itertools.product(sizes, sorted({b for config in own for b in config})):
+        terms += [Term((Tiles(size, block),)), Term((size,), (Tiles(size, block),))]
+    pairs = sorted({pair for config in own for pair in itertools.product(config, repeat=2)})
+    for (a, b), (x, y) in itertools.product(itertools.combinations(sizes, 2), pairs):
+        terms.append(Term((Tiles(a, x), Tiles(b, y))))
+    return _distinct(terms, features)
+
+
+def _sizes(features: Sequence[Mapping[str, Literal]]) -> list[str]:
+    """Numbers that are positive on all rows, by name."""
+    varying = [str(term.left[0]) for term in single_terms(features)]
+    return [n for n in varying if all((row[n] or 0) > 0 for row in features)]  # type: ignore[operator]
 
 
 def _plainness(name: str) -> tuple[bool, bool, str]:
