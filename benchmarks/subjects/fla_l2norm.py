@@ -17,7 +17,7 @@ _HELD_OUT = [
     (32768, 320), (65536, 96), (65536, 256), (262144, 64), (262144, 128), (300000, 192),
 ]  # fmt: skip
 _EPS = 1e-6
-_DRAWN = drawn(150, M=Sizes(256, 1 << 20), N=Sizes(32, 512, multiple=32), dtype=["bfloat16"])
+_DRAWN = drawn(48, M=Sizes(256, 1 << 20), N=Sizes(32, 512, multiple=32), dtype=["bfloat16"])
 
 
 def forward_and_backward(x, dy):

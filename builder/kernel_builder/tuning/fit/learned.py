@@ -24,7 +24,7 @@ from .shaped import ranked
 from .subset import choose, useful_columns
 from .terms import Term, kinds, tile_terms
 
-LEAST_POINTS = 32  # fewer are too few to learn from
+LEAST_POINTS = 64  # fewer are too few to learn from
 _DRAWN = 2000
 _MEASURED = 3.0  # a measured point counts as much as so many drawn ones
 _MOST_DEPTH = 16
