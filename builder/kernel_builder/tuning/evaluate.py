@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kernel_builder.tuning.fit import Complexity, FitOptions, fit
 from kernel_builder.tuning.fit.select import folds
+from kernel_builder.tuning.fit.terms import kinds
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, geomean
 from kernel_builder.tuning.spread import spread
 from kernelhub.formats.tree import Config, Leaf, Literal, Node
 from kernelhub.formats.tree_compile import holds
 
-_MOST_FORESTS = 24
+_MOST_FORESTS = 24  # each takes seconds
 
 Rank = Callable[[Mapping[str, Literal]], Sequence[Config]]
 """Features of a launch -> configurations, best first, never empty."""
@@ -131,7 +132,15 @@ def _left_out(
 ) -> tuple[Score, ...]:
     """Scores of some points by a tree that was fitted to the others; none if those do not work."""
     ids = {p.id for p in left_out}
-    training = matrix.only([p for p in matrix.points if p.id not in ids])
+    # What only the others all have is no feature that a tree could test on these.
+    testable = kinds([p.features for p in matrix.points])
+    training = matrix.only(
+        [
+            replace(p, features={name: p.features[name] for name in testable})
+            for p in matrix.points
+            if p.id not in ids
+        ]
+    )
     if not any(training.best(p) is not None for p in training.points):
         return ()
     fitted = fit(training, options, complexity=complexity)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .forest import Floats, Indices
+from .arrays import Floats, Indices
 
 _EPSILON = 1e-9
 _CUTS_OF_A_STRETCH = 2  # a stretch in the middle takes two cuts, so it has to gain twice as much

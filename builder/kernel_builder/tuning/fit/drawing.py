@@ -4,74 +4,101 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from kernelhub.formats.tree import Literal
 
 from .terms import kinds, single_terms
 
+_TRIES = 50
+_Features = Mapping[str, Literal]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Of a positive number; whole ones are multiples of `step`, which is 0 for others."""
+
+    low: float
+    high: float
+    step: int
+
+    def at(self, share: float) -> float | int:
+        """Evenly by ratio: 0.0 is the low end, 1.0 the high one."""
+        value = self.low * math.pow(self.high / self.low, share)
+        if not self.step:
+            return value
+        whole = round(value / self.step) * self.step
+        return min(max(whole, int(self.low)), int(self.high))
+
 
 def draw(
-    features: Sequence[Mapping[str, Literal]], count: int, source: random.Random
+    features: Sequence[_Features], count: int, source: random.Random
 ) -> list[dict[str, Literal]]:
     """Points whose sizes lie evenly, by ratio, in the ranges of those that were measured.
 
     Each takes what is no positive number from a measured point. A size that never falls while
     another rises follows that one (a number of blocks, say); the others are drawn apart from each
     other, as multiples of what all measured ones are multiples of. No point is larger, by the
-    product of its sizes, than the largest that was measured.
+    product of its sizes, than the largest that was measured. Where sizes are never large together
+    hardly any is that small: after `_TRIES` a measured point is taken as it is.
+
+    Args:
+        features: of the measured points, at least one.
     """
-    names = [str(term.left[0]) for term in single_terms(features)]
-    sizes = [name for name in names if all(_positive(row[name]) for row in features)]
-    leaders: list[str] = []
-    followers: dict[str, str] = {}
-    for name in sizes:
-        leader = next((other for other in leaders if _follows(features, name, other)), None)
-        if leader is None:
-            leaders.append(name)
-        else:
-            followers[name] = leader
-    columns = {name: [row[name] for row in features] for name in leaders}
-    largest = max(math.prod(_number(row[n]) for n in leaders) for row in features)
-    is_int = {name: kind == "int" for name, kind in kinds(features).items()}
+    ranges, followers = _roles(features)
+    largest = max(_product(row, ranges) for row in features)
     drawn: list[dict[str, Literal]] = []
-    while len(drawn) < count:
-        point = dict(source.choice(features))
-        for name in leaders:
-            point[name] = _between(columns[name], source.random(), whole=is_int[name])
+    for _ in range(count):
+        for _ in range(_TRIES):
+            point = dict(source.choice(features))
+            for name, between in ranges.items():
+                point[name] = between.at(source.random())
+            # A range's ends are measured, but not all of its corners.
+            if _product(point, ranges) <= largest:
+                break
+        else:
+            point = dict(source.choice(features))
         for name, leader in followers.items():
             nearest = min(features, key=lambda row: _apart(row[leader], point[leader]))
             point[name] = nearest[name]
-        # A range's ends are measured, but not all of its corners.
-        if math.prod(_number(point[n]) for n in leaders) <= largest:
-            drawn.append(point)
+        drawn.append(point)
     return drawn
 
 
-def _follows(features: Sequence[Mapping[str, Literal]], name: str, leader: str) -> bool:
+def _roles(features: Sequence[_Features]) -> tuple[dict[str, _Range], dict[str, str]]:
+    """The sizes that are drawn with their ranges; those that follow one of them with its name."""
+    known = kinds(features)
+    ranges: dict[str, _Range] = {}
+    followers: dict[str, str] = {}
+    for name in (str(term.left[0]) for term in single_terms(features)):
+        values = [_number(row[name]) for row in features]
+        if min(values) <= 0:
+            continue
+        leader = next((other for other in ranges if _follows(features, name, other)), None)
+        if leader is None:
+            step = math.gcd(*map(int, values)) if known[name] == "int" else 0
+            ranges[name] = _Range(min(values), max(values), step)
+        else:
+            followers[name] = leader
+    return ranges, followers
+
+
+def _follows(features: Sequence[_Features], name: str, leader: str) -> bool:
     pairs = sorted({(_number(row[leader]), _number(row[name])) for row in features})
     ahead = [leading for leading, _ in pairs]
     values = [value for _, value in pairs]
     return len(set(ahead)) == len(pairs) and values == sorted(values)
 
 
-def _between(values: Sequence[Literal], share: float, *, whole: bool) -> float | int:
-    low, high = min(map(_number, values)), max(map(_number, values))
-    value = low * math.pow(high / low, share)
-    if not whole:
-        return value
-    step = math.gcd(*(int(_number(v)) for v in values))
-    return min(max(round(value / step) * step, int(low)), int(high))
+def _product(point: _Features, names: Iterable[str]) -> float:
+    return math.prod(_number(point[name]) for name in names)
 
 
 def _apart(a: Literal, b: Literal) -> float:
     return abs(math.log(_number(a) / _number(b)))
 
 
-def _positive(value: Literal) -> bool:
-    return isinstance(value, (int, float)) and value > 0
-
-
 def _number(value: Literal) -> float:
-    assert isinstance(value, (int, float))  # noqa: S101 - the caller chose numbers
+    assert isinstance(value, (int, float))  # noqa: S101 - single terms are of numbers
     return float(value)

@@ -3,20 +3,16 @@
 Extremely randomised trees (Geurts, Ernst and Wehenkel, 2006): every node draws one threshold for
 each feature and takes the one that leaves least variance; leaves hold one row; the forest's answer
 is the mean of its trees. Costs are whole numbers in here, and sums of them exact, so that every
-machine grows the same forest.
+machine grows the same forest, whatever the order of the rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Indices: TypeAlias = npt.NDArray[np.int64]
-_Whole = Indices
+from .arrays import Floats, Indices, Truths
 
 _STEPS = 10_000  # whole numbers to one unit of cost
 _TREES = 100
@@ -27,10 +23,10 @@ _LEAF = -1
 class _Tree:
     """Nodes in arrays, the root first; `feature` is `_LEAF` at a leaf, whose cost is `value`."""
 
-    feature: _Whole
+    feature: Indices
     threshold: Floats
-    yes: _Whole
-    no: _Whole
+    yes: Indices
+    no: Indices
     value: Floats
 
     def predict(self, x: Floats) -> Floats:
@@ -46,8 +42,9 @@ class Forest:
     """Fitted when made.
 
     Args:
-        x: (rows, features).
-        y: (rows, outputs), costs.
+        x: (rows, features), finite; at least one row.
+        y: (rows, outputs), costs, told apart to 1 / `_STEPS`. Their squared sums have to fit 64
+            bits: costs up to 1 do for a hundred thousand rows.
     """
 
     def __init__(self, x: Floats, y: Floats) -> None:
@@ -61,7 +58,7 @@ class Forest:
         return total / (_TREES * _STEPS)
 
 
-def _grow(x: Floats, y: _Whole, random: np.random.Generator) -> _Tree:
+def _grow(x: Floats, y: Indices, random: np.random.Generator) -> _Tree:
     feature, threshold, yes, no = [_LEAF], [0.0], [0], [0]
     value = [np.rint(y.mean(axis=0))]
     waiting = [(0, np.arange(len(x)))]
@@ -84,9 +81,7 @@ def _grow(x: Floats, y: _Whole, random: np.random.Generator) -> _Tree:
     )
 
 
-def _split(
-    x: Floats, y: _Whole, random: np.random.Generator
-) -> tuple[int, float, npt.NDArray[np.bool_]] | None:
+def _split(x: Floats, y: Indices, random: np.random.Generator) -> tuple[int, float, Truths] | None:
     """(feature, threshold, which rows are below), None where nothing is left to tell apart."""
     least, most = x.min(axis=0), x.max(axis=0)
     drawn = least + random.random(x.shape[1]) * (most - least)

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kernelhub.formats.tree import Categorical, Literal, Numeric
 from kernelhub.formats.tree_compile import holds
 
+from .arrays import Floats, Indices, Truths
 from .cut import best_cut
-from .forest import Floats, Indices
 from .loss import FAILURE, Rows
 from .terms import Term, categorical_tests, threshold_between
 
@@ -141,7 +140,7 @@ class Grower:
         *,
         at_any_price: bool,
     ) -> _Split | None:
-        inside: npt.NDArray[np.bool_] = np.zeros(len(losses), bool)
+        inside: Truths = np.zeros(len(losses), bool)
         inside[rows] = True
         best: _Split | None = None
         for test in tests:
@@ -171,7 +170,7 @@ class Grower:
         if cut is None:
             return None
         own: frozenset[int] = frozenset()
-        if scale.term.size == 1:  # blocks that only the choice below has
+        if scale.term.is_size:  # blocks that only the choice below has
             own = self._blocks[cut.choice_below] - self._blocks[cut.choice_above]
         low, high = float(values[cut.position]), float(values[cut.position + 1])
         threshold = threshold_between(low, high, own)

@@ -16,8 +16,9 @@ import numpy as np
 
 from kernelhub.formats.tree import Literal
 
+from .arrays import Floats
 from .drawing import draw
-from .forest import Floats, Forest
+from .forest import Forest
 from .grow import Grower, Grown
 from .loss import FAILURE, Rows, charged, slowdowns
 from .shaped import ranked
@@ -44,9 +45,9 @@ class Learned:
         terms = tile_terms(rows.features, self._rows.blocks)
         measured = len(rows.features)
         drawn = draw(rows.features, _DRAWN, random.Random(0))  # noqa: S311 - no secret
-        known = design(rows.features, terms, rows.features)
-        forest = Forest(known, slowdowns(self._rows))
-        costs = charged(forest.predict(design(drawn, terms, rows.features)), rows.goal)
+        seen = design([*rows.features, *drawn], terms)
+        forest = Forest(seen[:measured], slowdowns(self._rows))
+        costs = charged(forest.predict(seen[measured:]), rows.goal)
         costs -= costs.min(axis=1, keepdims=True)
         # All together weigh as much as the measured points alone: prices mean the same.
         unit = measured / (len(drawn) + _MEASURED * measured)
@@ -74,17 +75,17 @@ class Learned:
         return [self._columns[index] for index in order]
 
 
-def design(
-    features: Sequence[Mapping[str, Literal]],
-    terms: Sequence[Term],
-    known: Sequence[Mapping[str, Literal]],
-) -> Floats:
-    """What the forest sees of points: (points, terms and categories). Sizes matter by ratio."""
+def design(features: Sequence[Mapping[str, Literal]], terms: Sequence[Term]) -> Floats:
+    """What the forest sees of points: (points, terms and categories). Sizes matter by ratio.
+
+    Those that it learns from and those that it is asked for come together, since a term that is
+    positive on all of them is seen as a logarithm.
+    """
     words = [
         (name, value)
-        for name, kind in kinds(known).items()
+        for name, kind in kinds(features).items()
         if kind in ("str", "bool")
-        for value in sorted({str(row[name]) for row in known})[1:]
+        for value in sorted({str(row[name]) for row in features})[1:]
     ]
     values = np.array([[float(term.value(row)) for term in terms] for row in features])
     positive = (values > 0).all(axis=0)

@@ -11,8 +11,9 @@ import numpy as np
 from kernel_builder.tuning.matrix import Cell, Matrix, Point
 from kernelhub.formats.tree import Config, Literal
 
-from .forest import Floats
+from .arrays import Floats
 from .near import nearness
+from .terms import kinds
 
 FAILURE = 1e6
 """Loss of one failing cell, whatever its point's weight. It is above any sum of slowdowns, so
@@ -26,7 +27,7 @@ _ABOVE_GOAL = 4.0  # extra charge for each unit of log slowdown above the goal
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # these size no block
 _LEAST_SHARE = 0.01  # of a point's own weight, below which another is too far away to count
 _MOST_BLURRED = 3.0  # a disaster at another point counts for no more than this
-_MOST_LEARNED = 0.8
+_MOST_LEARNED = 0.8  # log slowdown, 2.2 times: about what a forest has to tell apart
 _TIE = 2.0  # times that differ by less than this many times their errors are equal
 
 
@@ -35,7 +36,7 @@ class Rows:
     """Points with equal features are one row: no tree can tell them apart.
 
     Attributes:
-        features: one mapping per row.
+        features: one mapping per row, of what a tree may test on every launch, see `terms.kinds`.
         loss: `loss[row][column]`, weighted; weights are scaled to a mean of 1 per point.
         pruned: per row the columns that the author's pruning drops there. Their loss is `FAILURE`,
             which counts only where a leaf has nothing else: dispatch takes the next in rank.
@@ -116,6 +117,7 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
     points = [p for p in matrix.points if matrix.best(p) is not None]
     if not points:
         return Rows(features=(), loss=())
+    testable = kinds([p.features for p in points])
     scale = len(points) / math.fsum(p.weight for p in points)
     merged: dict[tuple[tuple[str, Literal], ...], list[float]] = {}
     features: list[Mapping[str, Literal]] = []
@@ -126,7 +128,7 @@ def make_rows(matrix: Matrix, goal: float) -> Rows:
         weights[key] = weights.get(key, 0.0) + point.weight * scale
         if key not in merged:
             merged[key] = [0.0] * len(matrix.configs)
-            features.append(dict(point.features))
+            features.append({name: point.features[name] for name in testable})
             dropped.append(_pruned(matrix, point))
         row = merged[key]
         for column, value in enumerate(_losses(matrix, point, goal, point.weight * scale)):
@@ -183,8 +185,11 @@ def charged(logs: Floats, goal: float) -> Floats:
 
 
 def slowdowns(rows: Rows) -> Floats:
-    """(rows, columns): logarithms of the slowdowns behind the losses, at most `_MOST_LEARNED`: how
-    much worse than that does not matter, and a failure must not drown all else."""
+    """(rows, columns): logarithms of the slowdowns behind the losses, the inverse of `charged`.
+
+    At most `_MOST_LEARNED`: how much worse than that does not matter, and a failure must not drown
+    all else. Where several points are one row, that of their mean charge.
+    """
     charges = np.array(rows.loss) / np.array(rows.weight)[:, None]
     limit = math.log(rows.goal)
     above = (charges + _ABOVE_GOAL * limit) / (1 + _ABOVE_GOAL)

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelhub.formats.tree import Categorical, Factor, Literal, Numeric, Tiles, product
+from kernelhub.formats.tree_model import MAX_BLOCK
 
 _LEAST_GAP = 1e-9  # relative; closer values are not worth telling apart and rounding could not
+_MOST_PRODUCTS = 500  # of two counts; the logs of seven kernels make 12 to 100
 _MOST_CATEGORIES = 6  # sets of up to this many values are enumerated, of more only single values
 
 
@@ -23,6 +25,11 @@ class Term:
     @property
     def size(self) -> int:
         return len(self.left) + len(self.right)
+
+    @property
+    def is_size(self) -> bool:
+        """Whether it is a feature as it stands, no count of tiles."""
+        return not self.right and len(self.left) == 1 and isinstance(self.left[0], str)
 
     def value(self, features: Mapping[str, Literal]) -> float:
         """The quantity at one point."""
@@ -77,20 +84,25 @@ def tile_terms(
 ) -> list[Term]:
     """Compound ones, then counts of tiles, how full the tiles are, and products of two counts.
 
+    The products are left out where there would be too many: so many say little, and take minutes.
+
     Args:
         blocks: of each configuration that may be chosen, see `loss.Rows`. What all of them have in
             common tells nothing of how one differs from another.
     """
     common = frozenset.intersection(*blocks)
-    own = [sorted(b for b in config - common if b > 1) for config in blocks]
+    own = [sorted(b for b in config - common if 1 < b <= MAX_BLOCK) for config in blocks]
     known = kinds(features)
     sizes = [n for n in _sizes(features) if known[n] == "int"]
     terms = compound_terms(features)
     for size, block in itertools.product(sizes, sorted({b for config in own for b in config})):
         terms += [Term((Tiles(size, block),)), Term((size,), (Tiles(size, block),))]
     pairs = sorted({pair for config in own for pair in itertools.product(config, repeat=2)})
-    for (a, b), (x, y) in itertools.product(itertools.combinations(sizes, 2), pairs):
-        terms.append(Term((Tiles(a, x), Tiles(b, y))))
+    products = [
+        Term((Tiles(a, x), Tiles(b, y)))
+        for (a, b), (x, y) in itertools.product(itertools.combinations(sizes, 2), pairs)
+    ]
+    terms += products if len(products) <= _MOST_PRODUCTS else []
     return _distinct(terms, features)
 
 
