@@ -58,6 +58,21 @@ def tree_of(project: Path) -> Path:
     return project / "torch-ext/toy/tuning/scale.model-132.py"
 
 
+@pytest.mark.parametrize("learned", [None, False, True])
+def test_evidence_says_whether_a_forest_taught_the_tree(
+    measured: Path, command: Run, learned: bool | None
+) -> None:
+    """Evidence of before forests does not; leave-one-shape-out fits as the evidence says."""
+    assert command("tune", str(measured), "--phase", "build", "--max-slowdown", "2")[0] == 0
+    path = tree_of(measured).with_suffix(".json")
+    evidence = json.loads(path.read_text())
+    assert evidence["fit"].pop("learned") is False  # of few points
+    evidence["fit"] |= {} if learned is None else {"learned": learned}
+    path.write_text(json.dumps(evidence))
+    code, text = command("evaluate", str(measured))
+    assert code == 0, text
+
+
 def test_build_writes_a_tree_and_its_evidence(measured: Path, command: Run) -> None:
     code, text = command("tune", str(measured), "--phase", "build", "--max-slowdown", "1.2")
     assert code == 0, text

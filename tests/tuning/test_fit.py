@@ -18,11 +18,12 @@ from kernel_builder.tuning.fit.loss import blurred, make_rows
 from kernel_builder.tuning.fit.terms import threshold_between
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, config_key
 from kernelhub.errors import TuningError
-from kernelhub.formats.tree import Leaf, Node, Numeric, Split
+from kernelhub.formats.tree import Leaf, Node, Numeric, Split, product
 from kernelhub.formats.tree_compile import holds
 
 LAVISH = Complexity(configs=8, compound=True, price=0.0, blur=0.0)
 BLURRED = Complexity(configs=8, compound=True, price=0.0, blur=1.0)
+LEARNED = Complexity(configs=3, compound=True, price=0.0, blur=0.0, learned=True)
 SPARE = Complexity(configs=2, compound=False, price=0.3, blur=0.0)
 TIMES = st.one_of(st.none(), st.floats(0.001, 100))  # None: the configuration fails there
 
@@ -72,7 +73,7 @@ def cost(matrix: Matrix, fitted: Fitted) -> float:
     return sum(s.point.weight * math.log(s.slowdown or 1.0) for s in finite)
 
 
-@given(matrices(), st.sampled_from([LAVISH, SPARE, BLURRED]))
+@given(matrices(), st.sampled_from([LAVISH, SPARE, BLURRED, LEARNED]))
 def test_a_failing_configuration_is_never_chosen_where_one_of_the_tree_works(
     matrix: Matrix, complexity: Complexity
 ) -> None:
@@ -102,34 +103,37 @@ def test_a_tree_costs_no_more_than_the_best_single_configuration(matrix: Matrix)
     assert cost(matrix, tree) <= cost(matrix, single) + 1e-6
 
 
-@given(matrices(), st.integers(1, 4))
-def test_limits_and_thresholds(matrix: Matrix, limit: int) -> None:
+@given(matrices(), st.integers(1, 4), st.booleans())
+def test_limits_and_thresholds(matrix: Matrix, limit: int, learned: bool) -> None:
     if not works(matrix):
         return
-    fitted = fit(matrix, FitOptions(max_configs=limit))
+    complexity = replace(LEARNED, configs=limit) if learned else None
+    fitted = fit(matrix, FitOptions(max_configs=limit), complexity=complexity)
     assert 1 <= len(fitted.configs) <= limit
     working = [p for p in matrix.points if matrix.best(p) is not None]
     for node, points in nodes(fitted.root, working):
         if isinstance(node, Leaf):
             assert sorted(node.ranking) == list(range(len(fitted.configs)))
         elif isinstance(node.test, Numeric):
-            values = [
-                math.prod(float(p.features[n]) for n in node.test.left)  # type: ignore[arg-type]
-                / math.prod(float(p.features[n]) for n in node.test.right)  # type: ignore[arg-type]
-                for p in points
-            ]
+            left, right = node.test.left, node.test.right
+            values = [product(left, p.features) / product(right, p.features) for p in points]
             blocks = {config["BLOCK"] for config in matrix.configs}
-            assert node.test.threshold not in values or node.test.threshold in blocks
-            assert min(values) <= node.test.threshold < max(values)
+            size = isinstance(left[0], str) and (len(left), len(right)) == (1, 0)
+            assert node.test.threshold not in values or (size and node.test.threshold in blocks)
+            # A forest tells of points between, of which all measured ones may be on one side.
+            assert learned or min(values) <= node.test.threshold < max(values)
 
 
 @settings(max_examples=settings.default.max_examples // 2)
-@given(matrices())
-def test_the_same_measurements_give_the_same_tree_in_any_order(matrix: Matrix) -> None:
+@given(matrices(), st.sampled_from([None, LEARNED]))
+def test_the_same_measurements_give_the_same_tree_in_any_order(
+    matrix: Matrix, complexity: Complexity | None
+) -> None:
     if not works(matrix):
         return
     turned = replace(matrix, points=matrix.points[::-1], configs=matrix.configs[::-1])
-    assert fit(matrix, FitOptions()) == fit(turned, FitOptions())
+    once, again = (fit(m, FitOptions(), complexity=complexity) for m in (matrix, turned))
+    assert once == again
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
