@@ -197,6 +197,11 @@ def test_one_point_or_equal_sizes_are_drawn_as_they_are(count: int) -> None:
     assert draw([{}], 2, random.Random(0)) == [{}, {}]
 
 
+def test_a_size_that_is_0_on_one_point_is_taken_from_measured_points() -> None:
+    drawn = draw([{"M": 0}, {"M": 5}, {"M": 70}], 40, random.Random(0))
+    assert {point["M"] for point in drawn} == {0, 5, 70}
+
+
 def test_no_drawn_point_is_larger_than_the_largest() -> None:
     rows: Features = [{"M": 1, "N": 4096}, {"M": 4096, "N": 1}, {"M": 64, "N": 64}]
     drawn = draw(rows, 200, random.Random(0))
@@ -236,6 +241,14 @@ def test_tiles_are_counted_by_the_blocks_in_which_configurations_differ() -> Non
     assert blocks == {64, 128}
     assert Term((Tiles("M", 128), Tiles("N", 128))) in terms
     assert Term((Tiles("M", 64), Tiles("N", 128))) not in terms  # no configuration has both
+
+
+def test_no_tile_is_larger_than_a_tree_admits() -> None:
+    """Nor has it one element, for which its count is the size."""
+    rows: Features = [{"M": m} for m in (1000, 10**10, 10**11)]
+    terms = tile_terms(rows, [frozenset({1, 512, MAX_BLOCK}), frozenset({3 * MAX_BLOCK})])
+    blocks = {f.block for t in terms for f in (*t.left, *t.right) if isinstance(f, Tiles)}
+    assert blocks == {512, MAX_BLOCK}
 
 
 def test_products_of_counts_are_left_out_where_there_would_be_thousands() -> None:
