@@ -26,78 +26,84 @@ FEATURES = {
     "N": "int",
 }
 CONFIGS = (
-    {"TILE": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 0
-    {"TILE": 512, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
-    {"TILE": 2048, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 2
-    {"TILE": 1024, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 3
-    {"TILE": 1024, "num_warps": 1, "num_ctas": 1, "num_stages": 3},  # 4
-    {"TILE": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 5
-    {"TILE": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 6
-    {"TILE": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 7
+    {"TILE": 512, "num_warps": 2, "num_ctas": 1, "num_stages": 3},  # 0
+    {"TILE": 1024, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 1
+    {"TILE": 1024, "num_warps": 1, "num_ctas": 1, "num_stages": 3},  # 2
+    {"TILE": 2048, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 3
+    {"TILE": 4096, "num_warps": 4, "num_ctas": 1, "num_stages": 3},  # 4
+    {"TILE": 8192, "num_warps": 8, "num_ctas": 1, "num_stages": 3},  # 5
+    {"TILE": 16384, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 6
+    {"TILE": 4096, "num_warps": 16, "num_ctas": 1, "num_stages": 3},  # 7
 )
 
 
 def choose(M, N):
     if N <= 1024:
-        if M <= 1470:
-            if N <= 512:
-                if N <= 68:
-                    return (0, 2, 3, 1, 4, 5, 6, 7)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
-                elif N <= 264:
-                    if N <= 252:
-                        return (1, 3, 2, 0, 4, 5, 6, 7)  # TILE=512 num_warps=4 num_ctas=1 num_stages=3
+        if M * N <= 1090000:
+            if N <= 214.5:
+                if M <= 4092:
+                    if M <= 2390:
+                        if M <= 2062:
+                            return (0, 1, 3, 7, 2, 4, 5, 6)  # TILE=512 num_warps=2 num_ctas=1 num_stages=3
+                        else:
+                            return (1, 3, 0, 7, 2, 4, 5, 6)  # TILE=1024 num_warps=4 num_ctas=1 num_stages=3
                     else:
-                        return (2, 0, 3, 1, 4, 5, 6, 7)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
+                        return (0, 1, 3, 7, 2, 4, 5, 6)  # TILE=512 num_warps=2 num_ctas=1 num_stages=3
                 else:
-                    return (1, 3, 2, 0, 4, 5, 6, 7)  # TILE=512 num_warps=4 num_ctas=1 num_stages=3
-            elif M <= 100:
-                return (3, 4, 0, 2, 5, 1, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
-            else:
-                return (2, 4, 0, 3, 5, 1, 6, 7)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
-        elif M <= 4400:
-            if N <= 580:
-                if N <= 400:
-                    if N <= 290:
-                        return (3, 2, 0, 1, 4, 5, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
-                    else:
-                        return (4, 0, 3, 5, 2, 6, 7, 1)  # TILE=1024 num_warps=1 num_ctas=1 num_stages=3
+                    return (1, 3, 0, 7, 2, 4, 5, 6)  # TILE=1024 num_warps=4 num_ctas=1 num_stages=3
+            elif -(-M // 512) * -(-N // 512) <= 1.4:
+                if M <= 15.5:
+                    return (0, 1, 3, 2, 7, 4, 5, 6)  # TILE=512 num_warps=2 num_ctas=1 num_stages=3
                 else:
-                    return (3, 0, 4, 2, 5, 1, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
+                    return (1, 0, 3, 2, 7, 4, 5, 6)  # TILE=1024 num_warps=4 num_ctas=1 num_stages=3
             else:
-                return (4, 3, 0, 5, 2, 6, 1, 7)  # TILE=1024 num_warps=1 num_ctas=1 num_stages=3
-        elif N <= 75:
-            return (0, 3, 2, 4, 5, 6, 7, 1)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
+                return (1, 3, 2, 4, 7, 0, 5, 6)  # TILE=1024 num_warps=4 num_ctas=1 num_stages=3
         else:
-            return (4, 3, 0, 5, 2, 6, 1, 7)  # TILE=1024 num_warps=1 num_ctas=1 num_stages=3
+            return (2, 3, 1, 4, 0, 5, 7, 6)  # TILE=1024 num_warps=1 num_ctas=1 num_stages=3
     elif N <= 4096:
         if N <= 2048:
-            if M <= 6.3:
-                return (2, 0, 5, 6, 3, 1, 7, 4)  # TILE=2048 num_warps=8 num_ctas=1 num_stages=3
-            elif M <= 8200:
-                if M <= 2048:
-                    return (0, 5, 2, 6, 3, 4, 1, 7)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
-                else:
-                    return (3, 4, 0, 5, 2, 1, 6, 7)  # TILE=1024 num_warps=2 num_ctas=1 num_stages=3
-            else:
-                return (5, 0, 6, 4, 7, 3, 2, 1)  # TILE=4096 num_warps=4 num_ctas=1 num_stages=3
+            return (3, 4, 7, 5, 1, 0, 2, 6)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
         else:
-            return (5, 6, 2, 0, 7, 3, 4, 1)  # TILE=4096 num_warps=4 num_ctas=1 num_stages=3
-    elif N <= 8192:
-        return (6, 7, 2, 0, 5, 3, 4, 1)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
-    elif N <= 57000:
-        if N <= 36000:
-            if N <= 24000:
-                if N <= 16384:
-                    return (7, 6, 2, 0, 5, 3, 1, 4)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+            return (4, 7, 5, 3, 1, 6, 0, 2)  # TILE=4096 num_warps=4 num_ctas=1 num_stages=3
+    elif N <= 8230:
+        return (5, 6, 7, 3, 4, 1, 2, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+    elif M * N <= 9260000:
+        if N <= 16600:
+            if M <= 560:
+                if M <= 0.0333 * N:
+                    return (6, 7, 5, 3, 4, 1, 0, 2)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
                 else:
-                    return (6, 7, 2, 0, 5, 3, 1, 4)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+                    return (7, 6, 4, 3, 5, 1, 0, 2)  # TILE=4096 num_warps=16 num_ctas=1 num_stages=3
+            elif M * N <= 8860000:
+                return (3, 6, 7, 1, 4, 5, 2, 0)  # TILE=2048 num_warps=4 num_ctas=1 num_stages=3
             else:
-                return (7, 6, 5, 2, 0, 3, 4, 1)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
-        elif M <= 47:
-            return (7, 6, 2, 5, 0, 3, 1, 4)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+                return (5, 6, 3, 7, 1, 4, 2, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+        elif N <= 23700:
+            return (5, 7, 6, 4, 3, 1, 2, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+        elif M <= 0.0025 * N:
+            return (6, 5, 7, 4, 3, 1, 2, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
         else:
-            return (6, 7, 2, 0, 5, 3, 4, 1)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
-    elif M <= 380:
-        return (7, 6, 5, 2, 0, 3, 4, 1)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+            return (5, 6, 7, 4, 3, 1, 2, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+    elif M <= 4200:
+        if M <= 262:
+            if N <= 3880 * -(-N // 4096):
+                return (5, 6, 7, 3, 4, 1, 2, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+            else:
+                return (6, 5, 7, 4, 3, 1, 2, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+        elif M <= 1527:
+            if M <= 1219.5:
+                if -(-M // 1024) * -(-N // 1024) <= 16.5:
+                    return (6, 5, 7, 4, 3, 1, 2, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
+                else:
+                    return (5, 7, 6, 3, 4, 1, 2, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+            else:
+                return (7, 5, 1, 3, 2, 6, 0, 4)  # TILE=4096 num_warps=16 num_ctas=1 num_stages=3
+        elif M <= 0.249 * N:
+            if M <= 0.072 * N:
+                return (7, 5, 1, 3, 6, 2, 0, 4)  # TILE=4096 num_warps=16 num_ctas=1 num_stages=3
+            else:
+                return (5, 6, 7, 3, 4, 2, 1, 0)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+        else:
+            return (6, 5, 7, 4, 3, 2, 1, 0)  # TILE=16384 num_warps=16 num_ctas=1 num_stages=3
     else:
-        return (6, 7, 0, 2, 5, 3, 4, 1)  # TILE=8192 num_warps=8 num_ctas=1 num_stages=3
+        return (7, 3, 1, 5, 0, 6, 2, 4)  # TILE=4096 num_warps=16 num_ctas=1 num_stages=3
