@@ -50,7 +50,7 @@ def report_text(report: Report) -> str:
     for name, scores in (
         ("fitted", report.fitted),
         ("held out", report.held_out),
-        ("leave one shape out", report.left_out),
+        ("left out in turn", report.left_out),
         ("best single config", report.single),
     ):
         if scores.scores:
