@@ -6,16 +6,19 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tuning_samples import modelled
+from tuning_samples import context, modelled
 
+from kernel_builder.tuning.build import build_tree
 from kernel_builder.tuning.evaluate import evaluate, leave_one_shape_out, ranker
 from kernel_builder.tuning.fit import Complexity, FitOptions, Fitted, fit
 from kernel_builder.tuning.fit.loss import blurred, make_rows
 from kernel_builder.tuning.fit.terms import threshold_between
+from kernel_builder.tuning.log import Measurements
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, config_key
 from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Leaf, Node, Numeric, Split, product
@@ -312,3 +315,25 @@ def test_a_failure_stays_one_whatever_the_points_around_it_say() -> None:
 
 def _parts(fitted: Fitted) -> tuple[Node, tuple[dict[str, object], ...]]:
     return fitted.root, fitted.configs  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("odd", [None, "auto", "absent"])
+def test_what_a_held_out_point_cannot_be_asked_is_not_tested(odd: str | None) -> None:
+    """A tree has to answer every launch: N is absent from one, or of another kind there."""
+    sizes = [(m, n) for m in (16, 64, 256) for n in (32, 128, 512, 2048)]
+    points = [Point(id=f"{m} {n}", features={"M": m, "N": n}) for m, n in sizes]
+    features = {"M": 64} if odd == "absent" else {"M": 64, "N": odd}
+    points.append(Point(id="odd", features=features, held_out=True))
+    configs = ({"BLOCK": 1}, {"BLOCK": 2})
+    cells = {}
+    for point in points:
+        small = point.features.get("N") in (32, 128)
+        for config, ms in zip(configs, (1.0, 2.0) if small else (2.0, 1.0), strict=True):
+            cells[point.id, config_key(config)] = Cell(ms=ms)
+    matrix = Matrix(kernel="k", points=tuple(points), configs=configs, cells=cells)
+    measured = Measurements(Path("k.jsonl"))
+    measured.matrix = lambda context: matrix  # type: ignore[method-assign]
+    assert "N" not in build_tree(measured, context(), FitOptions()).tree.features
+    asks = Split(Numeric(("N",), 100), Leaf((0,)), Leaf((1,)))
+    with pytest.raises(TuningError, match="cannot be asked"):
+        evaluate(ranker(asks, configs), matrix)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import multiprocessing
 from dataclasses import replace
 from pathlib import Path
@@ -203,3 +204,40 @@ def test_the_file_is_json_lines(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [next(iter(row)) for row in rows] == ["context", "point", "result"]
     assert rows[2]["samples"] == [1.23457]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"features": {"N": [1, 2]}}, "feature 'N'"),
+        ({"features": {"N": 10**400}}, "feature 'N'"),
+        ({"features": {"x": math.inf}}, "feature 'x'"),
+        ({"features": {"x": math.nan}}, "feature 'x'"),
+        ({"features": {"dt": "a" * 300}}, "feature 'dt'"),
+        ({"features": {"dt": "\ud800"}}, "surrogates"),
+        ({"weight": 1e308}, "weight"),
+        ({"weight": 1e-320}, "weight"),
+    ],
+)
+def test_a_point_that_no_launch_makes_is_refused_with_its_line(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Outcome(config=CONFIG, samples=(1.0,)))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[1] |= changes
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(FormatError, match=said) as refused:
+        Measurements.read(path)
+    assert refused.value.problems[0].line == 2
+
+
+@pytest.mark.parametrize("ms", [1e-320, 1e300])
+def test_a_time_that_no_device_takes_is_refused(tmp_path: Path, ms: float) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, Outcome(config=CONFIG, samples=(1.0,)))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[2]["samples"] = [ms]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(FormatError, match="samples"):
+        Measurements.read(path)

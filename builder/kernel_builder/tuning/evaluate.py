@@ -12,6 +12,7 @@ from kernel_builder.tuning.fit.select import folds
 from kernel_builder.tuning.fit.terms import kinds
 from kernel_builder.tuning.matrix import Cell, Matrix, Point, geomean
 from kernel_builder.tuning.spread import spread
+from kernelhub.errors import TuningError
 from kernelhub.formats.tree import Config, Leaf, Literal, Node
 from kernelhub.formats.tree_compile import holds
 
@@ -78,12 +79,22 @@ def slowdown_text(slowdown: float) -> str:
 
 
 def ranker(root: Node, configs: Sequence[Config]) -> Rank:
-    """The configurations of the tree's leaf for some features."""
+    """The configurations of the tree's leaf for some features.
+
+    Raises, when it is asked:
+        TuningError: a feature that the tree tests is absent, or of another kind.
+    """
 
     def rank(features: Mapping[str, Literal]) -> Sequence[Config]:
         node = root
-        while not isinstance(node, Leaf):
-            node = node.yes if holds(node.test, features) else node.no
+        try:
+            while not isinstance(node, Leaf):
+                node = node.yes if holds(node.test, features) else node.no
+        except (KeyError, TypeError) as error:
+            raise TuningError(
+                f"the tree tests what cannot be asked of a point with {dict(features)}: {error}",
+                hint="build it anew from these points: kernel-builder tune --phase build",
+            ) from error
         return [configs[index] for index in node.ranking]
 
     return rank

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,6 +30,12 @@ from kernel_builder.tuning.matrix import REASONS, Cell, Matrix, Point, config_ke
 from kernel_builder.tuning.summary import summarise
 from kernelhub.errors import FormatError, Problem, StoreError
 from kernelhub.formats.tree import Config, DeviceFacts, Literal
+from kernelhub.formats.tree_model import MAX_TEXT
+
+# Far beyond what is measured; what lies outside was not, and would overflow in the fit.
+_MOST_FEATURE = 2**64
+_MOST_WEIGHT = 1e30
+_LEAST_MS, _MOST_MS = 1e-9, 1e12
 
 
 def content_id(value: object) -> str:
@@ -168,11 +173,11 @@ class Measurements:
             self._order = [c for c in self._order if c != context.id] + [context.id]
         elif "point" in row:
             weight = float(row["weight"])
-            if not (weight > 0 and math.isfinite(weight)):
-                raise ValueError("weight must be a positive number")
+            if not 1 / _MOST_WEIGHT <= weight <= _MOST_WEIGHT:
+                raise ValueError(f"weight must be from {1 / _MOST_WEIGHT} to {_MOST_WEIGHT}")
             self.points[_text(row["point"])] = Point(
                 id=row["point"],
-                features=dict(row["features"]),
+                features={name: _feature(name, v) for name, v in row["features"].items()},
                 weight=weight,
                 held_out=bool(row["held_out"]),
                 case=str(row["case"]),
@@ -185,8 +190,8 @@ class Measurements:
         if context not in self.contexts or point not in self.points:
             raise ValueError("a result before its context or point")
         samples = [float(s) for s in row.get("samples", ())]
-        if not all(s > 0 and math.isfinite(s) for s in samples):
-            raise ValueError("samples must be positive numbers")
+        if not all(_LEAST_MS <= s <= _MOST_MS for s in samples):
+            raise ValueError(f"samples must be from {_LEAST_MS} to {_MOST_MS} ms")
         reason = row.get("reason")
         if (reason is None) == (not samples) or reason not in (None, *REASONS):
             raise ValueError(f"either samples or one of the reasons {', '.join(REASONS)}")
@@ -227,6 +232,20 @@ class Measurements:
     def foreign(self, context: Context) -> int:
         """Number of cells that belong to another context and are therefore not used."""
         return sum(self.count(other) for name, other in self.contexts.items() if name != context.id)
+
+
+def _feature(name: str, value: object) -> Literal:
+    """A value that a tree may test, or None; what no launch has would fail in the fit instead."""
+    if isinstance(value, str) and len(value) <= MAX_TEXT:
+        value.encode()  # refuses half a surrogate pair, which evidence could not hold
+        return value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)) and abs(value) <= _MOST_FEATURE:
+        return value
+    raise ValueError(
+        f"feature {name!r}: {value!r:.40} is no number, text or truth value of a launch"
+    )
 
 
 def _text(value: object) -> str:
