@@ -11,9 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from kernel_builder.tuning.evaluate import Scores, evaluate, leave_one_shape_out, ranker
+from kernel_builder.tuning.evaluate import (
+    Scores,
+    evaluate,
+    leave_one_shape_out,
+    ranker,
+    testable,
+)
 from kernel_builder.tuning.fit import Complexity, FitOptions, fit
-from kernel_builder.tuning.fit.terms import kinds
 from kernel_builder.tuning.log import Context, Measurements
 from kernel_builder.tuning.matrix import Matrix
 from kernelhub.errors import TuningError
@@ -110,7 +115,7 @@ def build_tree(measurements: Measurements, context: Context, options: FitOptions
         TuningError: no configuration works on any point.
     """
     matrix = measurements.matrix(context)
-    fitted = fit(_testable(matrix).split()[0], options)
+    fitted = fit(testable(matrix).split()[0], options)
     tree = Tree(
         kernel=context.kernel,
         device=context.device,
@@ -122,21 +127,6 @@ def build_tree(measurements: Measurements, context: Context, options: FitOptions
     )
     report = judge(tree, matrix, context, options, fitted.complexity)
     return replace(report, considered=fitted.considered)
-
-
-def _testable(matrix: Matrix) -> Matrix:
-    """Without the features that some point lacks or has of another kind, be it held out or one on
-    which nothing works: a tree could not test them on every launch."""
-    features = [p.features for p in matrix.points]
-    never = set().union(*features) - set(kinds(features))
-    if not never:
-        return matrix
-    return matrix.only(
-        [
-            replace(p, features={n: v for n, v in p.features.items() if n not in never})
-            for p in matrix.points
-        ]
-    )
 
 
 def judge(

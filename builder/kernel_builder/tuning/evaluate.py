@@ -115,6 +115,15 @@ def evaluate(rank: Rank, matrix: Matrix) -> Scores:
     return Scores(scores=tuple(scores))
 
 
+def testable(matrix: Matrix) -> Matrix:
+    """Without the features that some point lacks or has of another kind, be it held out or one on
+    which nothing works: a tree could not test them on every launch."""
+    shared = kinds([p.features for p in matrix.points])
+    return matrix.only(
+        [replace(p, features={name: p.features[name] for name in shared}) for p in matrix.points]
+    )
+
+
 def _error(chosen: Cell | None, best: Cell | None) -> float:
     if chosen is None or best is None or chosen is best or not chosen.ms or not best.ms:
         return 0.0
@@ -134,7 +143,7 @@ def leave_one_shape_out(matrix: Matrix, options: FitOptions, complexity: Complex
     shapes = list(groups.values())
     most = _MOST_FORESTS if complexity.learned else len(shapes)
     parts = [[p for i in fold for p in shapes[i]] for fold in sorted(folds(len(shapes), most))]
-    scored = spread(partial(_left_out, matrix, options, complexity), parts)
+    scored = spread(partial(_left_out, testable(matrix), options, complexity), parts)
     return Scores(scores=tuple(score for of_group in scored for score in of_group))
 
 
@@ -143,15 +152,7 @@ def _left_out(
 ) -> tuple[Score, ...]:
     """Scores of some points by a tree that was fitted to the others; none if those do not work."""
     ids = {p.id for p in left_out}
-    # What only the others all have is no feature that a tree could test on these.
-    testable = kinds([p.features for p in matrix.points])
-    training = matrix.only(
-        [
-            replace(p, features={name: p.features[name] for name in testable})
-            for p in matrix.points
-            if p.id not in ids
-        ]
-    )
+    training = matrix.only([p for p in matrix.points if p.id not in ids])
     if not any(training.best(p) is not None for p in training.points):
         return ()
     fitted = fit(training, options, complexity=complexity)

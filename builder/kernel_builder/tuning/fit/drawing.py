@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kernelhub.formats.tree import Literal
 
-from .terms import kinds, single_terms
+from .terms import kinds, sizes
 
 _TRIES = 50
 _Features = Mapping[str, Literal]
@@ -71,10 +71,8 @@ def _roles(features: Sequence[_Features]) -> tuple[dict[str, _Range], dict[str, 
     known = kinds(features)
     ranges: dict[str, _Range] = {}
     followers: dict[str, str] = {}
-    for name in (str(term.left[0]) for term in single_terms(features)):
+    for name in sizes(features):
         values = [_number(row[name]) for row in features]
-        if min(values) <= 0:
-            continue
         leader = next((other for other in ranges if _follows(features, name, other)), None)
         if leader is None:
             step = math.gcd(*map(int, values)) if known[name] == "int" else 0
@@ -100,5 +98,5 @@ def _apart(a: Literal, b: Literal) -> float:
 
 
 def _number(value: Literal) -> float:
-    assert isinstance(value, (int, float))  # noqa: S101 - single terms are of numbers
+    assert isinstance(value, (int, float))  # noqa: S101 - sizes are numbers
     return float(value)

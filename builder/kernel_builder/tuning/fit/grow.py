@@ -15,7 +15,7 @@ from .cut import best_cut
 from .loss import FAILURE, Rows
 from .terms import Term, categorical_tests, threshold_between
 
-MOST_DEPTH = 8
+_MOST_DEPTH = 8
 _EPSILON = 1e-9
 # What a choice costs that the author's pruning drops, above the next in rank: dispatch passes it
 # over, but a tree that counts on that is hard to read and goes astray on shapes between.
@@ -76,7 +76,7 @@ class Grower:
         most_depth: of a tree; it grows deeper only where a configuration would fail otherwise.
     """
 
-    def __init__(self, rows: Rows, terms: Sequence[Term], most_depth: int = MOST_DEPTH) -> None:
+    def __init__(self, rows: Rows, terms: Sequence[Term], most_depth: int = _MOST_DEPTH) -> None:
         self._rows = rows
         self._most_depth = most_depth
         self._tests: list[Test] = [

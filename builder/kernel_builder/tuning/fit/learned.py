@@ -23,7 +23,7 @@ from .grow import Grower, Grown
 from .loss import FAILURE, Rows, charged, slowdowns
 from .shaped import ranked
 from .subset import choose, useful_columns
-from .terms import Term, kinds, tile_terms
+from .terms import Term, categories, tile_terms
 
 LEAST_POINTS = 64  # fewer are too few to learn from
 _DRAWN = 2000
@@ -83,8 +83,7 @@ def design(features: Sequence[Mapping[str, Literal]], terms: Sequence[Term]) -> 
     """
     words = [
         (name, value)
-        for name, kind in kinds(features).items()
-        if kind in ("str", "bool")
+        for name in categories(features)
         for value in sorted({str(row[name]) for row in features})[1:]
     ]
     values = np.array([[float(term.value(row)) for term in terms] for row in features])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kernelhub.formats.tree import Literal
 
-from .terms import kinds, single_terms
+from .terms import categories, numbers
 
 _CATEGORY = 2.0  # a different dtype counts like a factor of four in one size
 
@@ -18,8 +18,8 @@ def nearness(features: Sequence[Mapping[str, Literal]]) -> tuple[tuple[float, ..
     The distance is the sum over sizes of the difference in factors of two, of features that say the
     same only the first, and a constant where a string or a truth value differs.
     """
-    names = [str(term.left[0]) for term in single_terms(features)]
-    words = [name for name, kind in kinds(features).items() if kind in ("str", "bool")]
+    names = numbers(features)
+    words = categories(features)
     size = len(features)
     matrix = [[1.0] * size for _ in range(size)]
     for i in range(size):

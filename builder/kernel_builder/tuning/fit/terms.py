@@ -63,19 +63,34 @@ def kinds(features: Sequence[Mapping[str, Literal]]) -> dict[str, str]:
     return found
 
 
+def categories(features: Sequence[Mapping[str, Literal]]) -> list[str]:
+    """Features that are strings or truth values, by name."""
+    return [name for name, kind in kinds(features).items() if kind in ("str", "bool")]
+
+
+def numbers(features: Sequence[Mapping[str, Literal]]) -> list[str]:
+    """Numbers that take at least two values on these rows, by name; no two say the same."""
+    return [str(term.left[0]) for term in single_terms(features)]
+
+
+def sizes(features: Sequence[Mapping[str, Literal]]) -> list[str]:
+    """Those of the numbers that are positive on all rows."""
+    return [n for n in numbers(features) if all((row[n] or 0) > 0 for row in features)]  # type: ignore[operator]
+
+
 def single_terms(features: Sequence[Mapping[str, Literal]]) -> list[Term]:
     """One for each number that takes at least two values on these rows."""
-    numbers = [n for n, kind in kinds(features).items() if kind in ("int", "float")]
+    names = [n for n, kind in kinds(features).items() if kind in ("int", "float")]
     # Several features often say the same (M, x_dim0, a stride): the author's own name is kept.
-    return _distinct([Term((n,)) for n in sorted(numbers, key=_plainness)], features)
+    return _distinct([Term((n,)) for n in sorted(names, key=_plainness)], features)
 
 
 def compound_terms(features: Sequence[Mapping[str, Literal]]) -> list[Term]:
     """Single ones, then products and ratios of sizes; no two alike."""
-    singles, sizes = single_terms(features), _sizes(features)
-    terms = [*singles, *(Term(pair) for pair in itertools.combinations(sizes, 2))]
-    terms += [Term((a,), (b,)) for a, b in itertools.combinations(sizes, 2)]
-    terms += [Term(triple) for triple in itertools.combinations(sizes, 3)]
+    singles, names = single_terms(features), sizes(features)
+    terms = [*singles, *(Term(pair) for pair in itertools.combinations(names, 2))]
+    terms += [Term((a,), (b,)) for a, b in itertools.combinations(names, 2)]
+    terms += [Term(triple) for triple in itertools.combinations(names, 3)]
     return _distinct(terms, features)
 
 
@@ -93,23 +108,17 @@ def tile_terms(
     common = frozenset.intersection(*blocks)
     own = [sorted(b for b in config - common if 1 < b <= MAX_BLOCK) for config in blocks]
     known = kinds(features)
-    sizes = [n for n in _sizes(features) if known[n] == "int"]
+    whole = [n for n in sizes(features) if known[n] == "int"]
     terms = compound_terms(features)
-    for size, block in itertools.product(sizes, sorted({b for config in own for b in config})):
+    for size, block in itertools.product(whole, sorted({b for config in own for b in config})):
         terms += [Term((Tiles(size, block),)), Term((size,), (Tiles(size, block),))]
     pairs = sorted({pair for config in own for pair in itertools.product(config, repeat=2)})
     products = [
         Term((Tiles(a, x), Tiles(b, y)))
-        for (a, b), (x, y) in itertools.product(itertools.combinations(sizes, 2), pairs)
+        for (a, b), (x, y) in itertools.product(itertools.combinations(whole, 2), pairs)
     ]
     terms += products if len(products) <= _MOST_PRODUCTS else []
     return _distinct(terms, features)
-
-
-def _sizes(features: Sequence[Mapping[str, Literal]]) -> list[str]:
-    """Numbers that are positive on all rows, by name."""
-    varying = [str(term.left[0]) for term in single_terms(features)]
-    return [n for n in varying if all((row[n] or 0) > 0 for row in features)]  # type: ignore[operator]
 
 
 def _plainness(name: str) -> tuple[bool, bool, str]:
@@ -135,9 +144,7 @@ def _distinct(terms: Sequence[Term], features: Sequence[Mapping[str, Literal]]) 
 def categorical_tests(features: Sequence[Mapping[str, Literal]]) -> list[Categorical]:
     """Sets of values of string and boolean features, each partition once."""
     tests: list[Categorical] = []
-    for name, kind in kinds(features).items():
-        if kind not in ("str", "bool"):
-            continue
+    for name in categories(features):
         present = {row[name] for row in features}
         values = sorted(v for v in present if isinstance(v, (str, bool)))
         largest = len(values) // 2 if len(values) <= _MOST_CATEGORIES else 1
